@@ -1,5 +1,5 @@
-//! `bench vm-fuzz`: what one execution of a target costs that needs a machine of its own, by how that comes to be, as in
-//! On-demand-fork (EuroSys 2021), section 5.3.4 and figure 10.
+//! `bench vm-fuzz`: what one execution of a target costs that needs a machine of its own, by how that comes to be, as
+//! in On-demand-fork (EuroSys 2021), section 5.3.4 and figure 10.
 //!
 //! The target writes to so many pages, pairs of them spread over all of a tiny guest's memory, and is done. Before each
 //! execution its guest is

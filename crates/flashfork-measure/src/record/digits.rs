@@ -1,7 +1,7 @@
 //! How exactly samples are kept.
 
-/// From which four digits on kept numbers lie how far apart, and how many come before these, of those that begin with the
-/// same power of ten.
+/// From which four digits on kept numbers lie how far apart, and how many come before these, of those that begin with
+/// the same power of ten.
 const PARTS: [(i32, i32, i32); 3] = [(1000, 4, 0), (2500, 10, 375), (5000, 20, 625)];
 const IN_A_DECADE: i32 = 875;
 

@@ -147,7 +147,7 @@ impl Subject<'_> {
     }
 }
 
-/// Waits until the pages are written. Awake: the end of a sleep takes as long as a rollback's smaller half, and differs.
+/// Waits until the pages are written. Awake: a sleep ends late, by as much as half a rollback takes.
 fn ran(machine: &mut Machine) -> Result<(), BenchError> {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
