@@ -52,7 +52,7 @@ mod tests {
         let lines: Vec<&str> = text.split("\r\n").collect();
         let expected = [
             "experiment,method,measure,size,depth,parent,unit,n,min,p50,p90,p99,max",
-            "fork,seal,call,1048576,,\"read all, wrote \"\"some\"\"\",us,2,1,1.75,2.35,2.486,2.5",
+            "fork,seal,call,1048576,,\"read all, wrote \"\"some\"\"\",us,2,1,1.752,2.352,2.484,2.5",
             "redis,odf,,,2000,,1/s,1,8,8,8,8,8",
             "",
         ];
