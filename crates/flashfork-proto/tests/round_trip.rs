@@ -159,7 +159,7 @@ fn to_shell() -> impl Strategy<Value = ToShell> {
             |(renewal, cid, origin, attach)| ToShell::Claim(Box::new(Claim { renewal, cid, origin, attach }))
         ),
         Just(ToShell::Copy),
-        Just(ToShell::Branch),
+        any::<bool>().prop_map(|at_signal| ToShell::Branch { at_signal }),
         Just(ToShell::Abandon),
         Just(ToShell::Refuse),
         (any::<u32>(), bytes()).prop_map(|(cid, code)| ToShell::Boot(Box::new(Boot {

@@ -176,6 +176,45 @@ fn a_guest_forks_itself_as_often_as_it_may() {
     ends_with(&daemon, "t-1", 0);
 }
 
+/// Forks itself twenty times in a row; its status is the answer to the last signal. Its clones are alive, and halt.
+fn prolific() -> Vec<u8> {
+    let reply: &[u8] = &[0xba, 0x3c, 0x12, 0xbf, 0x00, 0x30, 0xb9, 0x20, 0x00, 0xfc, 0xf3, 0x6c]; // 32 bytes to 0x3000
+    let alive: &[u8] = &[0xbe, 0x10, 0x30, 0xb9, 0x10, 0x00, 0xf3, 0x6e, 0xba, 0x34, 0x12, 0xb0, 0x40, 0xee];
+    [
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // FORK
+        reply,
+        alive,
+        &[0xbb, 20, 0x00], // mov bx, 20
+        // again:
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, 0xec, 0x84, 0xc0, 0x75, 0x16], // FORK; in al, dx: status; jnz end
+        reply,
+        &[0x80, 0x3e, 0x00, 0x30, 0x00, 0x75, 0x13], // cmp byte [0x3000], the template's role; jne clone
+        &[0x4b, 0x75, 0xdf],                         // dec bx; jnz again
+        // end:
+        &[0xba, 0x3c, 0x12, 0xee, 0x30, 0xc0, 0xee, 0xee, 0xee], // the status
+        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4],             // DONE
+        // clone:
+        alive,
+        &[0xf4, 0xeb, 0xfd],
+    ]
+    .concat()
+}
+
+/// A signal that came right after a fork was refused, or forked without being told, so that a clone was nobody's.
+#[test]
+fn a_guest_that_forks_itself_again_at_once_is_told_of_each_clone() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", prolific());
+    daemon.clones("t", &json!({ "forks": 20 }));
+    eventually(|| shown(&daemon, "t-1").unwrap().ended.is_some());
+    let how = shown(&daemon, "t-1").unwrap();
+    assert!(how.ended.as_ref().unwrap().starts_with("ended with status 0"), "{how:?}");
+    eventually(|| {
+        let all: Vec<Clone> = daemon.done("GET", "/v1/clones", &Value::Null);
+        all.iter().filter(|clone| clone.state == api::CloneState::Ready).count() == 20
+    });
+}
+
 #[test]
 fn a_guest_that_may_not_make_another_clone_goes_on() {
     let Some(daemon) = Daemon::start() else { return };

@@ -32,7 +32,10 @@ pub enum ToShell {
     Copy,
     /// After [`FromShell::Copied`]: stop the guest for a moment, copy the rest, save its state, and let it go on. A
     /// guest that stands at a fork signal has its answer. Answered with [`FromShell::Branched`].
-    Branch,
+    Branch {
+        /// Not to fork a guest that stands at no fork signal: nothing would make its clones their own.
+        at_signal: bool,
+    },
     /// Forget a fork that was begun, and refuse the fork signal at which the guest may stand. Has no answer of its own;
     /// a [`ToShell::Copy`] that has none yet is answered with [`FromShell::Failed`].
     Abandon,

@@ -194,6 +194,8 @@ impl Running {
                 if !matches!(life.question, Question::Asked) {
                     return Some(Ended::Failed(ShellFailure::Unexpected.to_string()));
                 }
+                // Signals that are heard from now on were given since.
+                life.at_fork &= !matches!(answer, FromShell::Branched { .. });
                 life.question = Question::Answered(answer);
                 self.changed.notify_all();
             }
@@ -313,13 +315,14 @@ impl Running {
             if life.ended.is_some() {
                 return Err(self.over());
             }
-            life.forks_itself = false;
+            let forks_itself = std::mem::take(&mut life.forks_itself);
             let trouble = life.trouble.take();
             (
                 std::mem::replace(&mut life.generation, generation),
                 std::mem::replace(&mut life.started, started),
                 life.ready_ns.take(),
                 trouble,
+                forks_itself,
             )
         };
         match self.answer(&ToShell::Rollback(Box::new(renewal)), &[], ANSWER) {
@@ -331,7 +334,7 @@ impl Running {
             }
             Err(Unanswered::Unasked(error)) => {
                 let mut life = self.lock();
-                (life.generation, life.started, life.ready_ns, life.trouble) = before;
+                (life.generation, life.started, life.ready_ns, life.trouble, life.forks_itself) = before;
                 Err(error)
             }
             other => {
@@ -401,8 +404,7 @@ impl Running {
             drop(life);
             match daemon {
                 Some(daemon) => own_fork::begin(daemon, self),
-                // A shell that doesn't read leaves its guest waiting.
-                None => drop(self.send(&ToShell::Refuse, &[])),
+                None => self.refuse_fork(),
             }
         }
     }
@@ -412,15 +414,46 @@ impl Running {
         self.own_forks.clone()
     }
 
-    /// Its own fork failed. If it was not begun, the guest still waits for it.
-    pub(super) fn has_not_forked(&self, why: &str) {
+    /// Which clone of its template it is: another one after a rollback.
+    pub(super) fn generation(&self) -> Generation {
+        self.lock().generation
+    }
+
+    /// The own fork of the clone that it was failed. If it was not begun, the guest still waits for it.
+    pub(super) fn has_not_forked(&self, generation: Generation, why: &str) {
+        let _alone = lock(&self.asking);
         let waits = {
             let mut life = self.lock();
+            if life.generation != generation {
+                return;
+            }
             life.trouble = Some(format!("it did not fork itself: {why}"));
             std::mem::take(&mut life.forks_itself)
         };
         if waits {
-            let _ = self.send(&ToShell::Refuse, &[]);
+            self.send_surely(&ToShell::Refuse);
+        }
+    }
+
+    /// Waits for nobody, as whoever hears its shell must.
+    fn refuse_fork(self: &Arc<Self>) {
+        if let Err(DaemonError::Deaf(_)) = self.send(&ToShell::Refuse, &[]) {
+            let own = self.clone();
+            let sent = thread::Builder::new().name("refuse".into()).spawn(move || own.send_surely(&ToShell::Refuse));
+            if let Err(error) = sent {
+                self.end(Ended::Failed(format!("its guest waits at a fork signal: {error}")));
+            }
+        }
+    }
+
+    /// What its guest waits for: a shell that doesn't read it for so long ends.
+    fn send_surely(&self, message: &ToShell) {
+        let deadline = Instant::now() + ANSWER;
+        while let Err(DaemonError::Deaf(_)) = self.send(message, &[]) {
+            if Instant::now() >= deadline {
+                return self.end(Ended::Failed("its shell doesn't read what its guest waits for".into()));
+            }
+            thread::sleep(LOOK);
         }
     }
 

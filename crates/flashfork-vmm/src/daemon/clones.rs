@@ -110,6 +110,12 @@ impl Daemon {
     ) -> Result<Vec<api::Clone>, DaemonError> {
         let (entry, request) = (&parent.entry, announced.request);
         entry.template.frozen.check_images()?;
+        announced.disks.check()?;
+        if request.disks.iter().any(|disk| disk.mount.is_some()) && !entry.template.frozen.state.forked {
+            return Err(DaemonError::Invalid(
+                "a disk is mounted by the agent, which clones of a template that was forked now don't ask".into(),
+            ));
+        }
         let mut made = Vec::new();
         // Nobody asks a second time for what has no name, so that no shell is primed for it; nor can one be for other
         // disks than the template's.

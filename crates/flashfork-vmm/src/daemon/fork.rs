@@ -112,7 +112,7 @@ pub(super) enum How {
 }
 
 /// Makes a template of a clone that runs.
-pub(super) fn branch(clone: &Running, origin: &Arc<Entry>, how: How) -> Result<(Arc<Entry>, Pause), DaemonError> {
+pub(super) fn branch(clone: &Arc<Running>, origin: &Arc<Entry>, how: How) -> Result<(Arc<Entry>, Pause), DaemonError> {
     let Frozen { ram, disks, state } = &origin.template.frozen;
     // As it sees them, each with what its guest may write to it.
     let disks: Vec<_> = disks.iter().chain(&clone.disks().disks).collect();
@@ -133,7 +133,7 @@ pub(super) fn branch(clone: &Running, origin: &Arc<Entry>, how: How) -> Result<(
     forking.copy(&deltas, patience)?;
     let (encoded, pause) = match how {
         How::ByAgent => by_agent(clone, &forking, &deltas, patience)?,
-        How::Now | How::Itself => forking.branch(&deltas, patience)?,
+        How::Now | How::Itself => forking.branch(how == How::Itself, &deltas, patience)?,
     };
     forking.watch(&deltas)?;
     drop(forking);
@@ -170,7 +170,7 @@ pub(super) fn branch(clone: &Running, origin: &Arc<Entry>, how: How) -> Result<(
 
 /// Has the guest's agent make all else in it stand still and give the fork signal, and waits until it goes on.
 fn by_agent(
-    clone: &Running,
+    clone: &Arc<Running>,
     forking: &Forking<'_>,
     deltas: &[Delta],
     patience: Duration,
@@ -196,7 +196,7 @@ fn by_agent(
         Ok(Ok(())) => Some("ended its signal without having given it".into()),
         Err(_) => None,
     })?;
-    let branched = forking.branch(deltas, patience)?;
+    let branched = forking.branch(true, deltas, patience)?;
     let deadline = Instant::now() + GO_ON;
     loop {
         let why = match receiver.recv_timeout(LOOK) {

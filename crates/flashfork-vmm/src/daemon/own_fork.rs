@@ -6,6 +6,7 @@ use super::clones::Parent;
 use super::error::DaemonError;
 use super::fork::{How, branch};
 use flashfork_proto::api::CreateClones;
+use flashfork_proto::shell::Ended;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -34,14 +35,14 @@ impl OwnForks {
 
 /// Forks a clone that has given the fork signal, in the background. What fails is the clone's trouble, and it goes on.
 pub(super) fn begin(daemon: Arc<Daemon>, clone: &Arc<Running>) {
-    let own = clone.clone();
+    let (own, generation) = (clone.clone(), clone.generation());
     let forks = move || {
         if let Err(why) = daemon.fork_itself(&own) {
-            own.has_not_forked(&why.to_string());
+            own.has_not_forked(generation, &why.to_string());
         }
     };
     if let Err(error) = thread::Builder::new().name("own fork".into()).spawn(forks) {
-        clone.has_not_forked(&format!("no thread could be started: {error}"));
+        clone.end(Ended::Failed(format!("its guest waits at a fork signal: {error}")));
     }
 }
 

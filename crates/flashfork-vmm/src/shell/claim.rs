@@ -187,7 +187,7 @@ pub(super) fn name(message: &ToShell) -> &'static str {
         ToShell::Freeze => "Freeze",
         ToShell::Claim(_) => "Claim",
         ToShell::Copy => "Copy",
-        ToShell::Branch => "Branch",
+        ToShell::Branch { .. } => "Branch",
         ToShell::Abandon => "Abandon",
         ToShell::Refuse => "Refuse",
         ToShell::Connect { .. } => "Connect",

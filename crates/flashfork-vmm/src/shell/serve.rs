@@ -283,7 +283,7 @@ impl Controller {
             }
             ToShell::Freeze => self.freeze()?,
             ToShell::Copy => self.begin_copy(descriptors)?,
-            ToShell::Branch => self.branch()?,
+            ToShell::Branch { at_signal } => self.branch(at_signal)?,
             ToShell::Abandon => {
                 if std::mem::take(&mut self.copying) {
                     self.channel.send(&FromShell::Failed("the fork was given up".into()), &[])?;
@@ -349,7 +349,12 @@ impl Controller {
         }
     }
 
-    fn branch(&mut self) -> Result<(), ShellError> {
+    fn branch(&mut self, at_signal: bool) -> Result<(), ShellError> {
+        if at_signal && !self.at_fork {
+            // It was refused, and has gone on.
+            self.machine.end_branch()?;
+            return Ok(self.channel.send(&FromShell::Failed("its guest stands at no fork signal".into()), &[])?);
+        }
         // Whatever comes of it, the guest has its answer.
         let (state, pause) = self.machine.branch(std::mem::take(&mut self.at_fork))?;
         Ok(self.channel.send(&FromShell::Branched { state: state.encode()?, pause }, &[])?)

@@ -31,7 +31,7 @@ impl Forked {
         shell.send(&ToShell::Copy, &[delta.as_fd()]).map_err(vm)?;
         expect(shell, |message| matches!(message, FromShell::Copied).then_some(()), "be copied")?;
         let copying = begun.elapsed();
-        shell.send(&ToShell::Branch, &[]).map_err(vm)?;
+        shell.send(&ToShell::Branch { at_signal: false }, &[]).map_err(vm)?;
         let branched =
             |message| if let FromShell::Branched { state, pause } = message { Some((state, pause)) } else { None };
         let (state, pause) = expect(shell, branched, "be forked")?;

@@ -6,6 +6,7 @@ use super::super::templates;
 use super::{ALIVE, LOOK, Life, Running, Unanswered, failure_of, lock};
 use crate::pool::ShellFailure;
 use flashfork_proto::shell::{Ended, FromShell, Pause, ToShell};
+use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ pub(in super::super) struct Delta {
 impl Running {
     /// Only one is forked at a time: gives what forks it, unless it has ended. `itself`: it has given the signal for
     /// that, and waits.
-    pub(in super::super) fn begin_fork(&self, itself: bool) -> Result<Forking<'_>, DaemonError> {
+    pub(in super::super) fn begin_fork(self: &Arc<Self>, itself: bool) -> Result<Forking<'_>, DaemonError> {
         let alone = lock(&self.asking);
         let mut life = self.lock();
         if life.ended.is_some() {
@@ -41,14 +42,16 @@ impl Running {
             return Err(DaemonError::Conflict(format!("clone {} {why}", self.name)));
         }
         (life.forking, life.at_fork) = (true, false);
-        Ok(Forking { clone: self, promised: alone })
+        Ok(Forking { clone: self, promised: alone, done: Cell::new(false) })
     }
 }
 
-/// A clone that is being forked while it runs. Dropping it lets the clone go on as if nothing had been.
+/// A clone that is being forked while it runs. Dropping it lets the clone go on as if nothing had been, unless that was
+/// done.
 pub(in super::super) struct Forking<'a> {
-    clone: &'a Running,
+    clone: &'a Arc<Running>,
     pub(super) promised: MutexGuard<'a, Promised>,
+    done: Cell<bool>,
 }
 
 impl Forking<'_> {
@@ -120,15 +123,17 @@ impl Forking<'_> {
         Ok(())
     }
 
-    /// Stops the guest for a moment. Gives its state, and how long that took.
+    /// Stops the guest for a moment, `at_signal` only if it stands at a fork signal. Gives its state, and how long that
+    /// took.
     pub(in super::super) fn branch(
         &self,
+        at_signal: bool,
         deltas: &[Delta],
         patience: Duration,
     ) -> Result<(Vec<u8>, Pause), DaemonError> {
-        match self.clone.answer_if(&ToShell::Branch, &[], patience, || check(deltas)) {
+        match self.clone.answer_if(&ToShell::Branch { at_signal }, &[], patience, || check(deltas)) {
             Ok(FromShell::Branched { state, pause }) => {
-                self.clone.lock().at_fork = false;
+                self.done.set(true);
                 Ok((state, pause))
             }
             other => Err(self.failed(other)),
@@ -138,8 +143,16 @@ impl Forking<'_> {
 
 impl Drop for Forking<'_> {
     fn drop(&mut self) {
-        (self.clone.lock().forking, self.clone.lock().at_fork) = (false, false);
-        // For nothing after a fork that was done. A shell that is gone needs none, nor one that doesn't read.
-        let _ = self.clone.send(&ToShell::Abandon, &[]);
+        let again = {
+            let mut life = self.clone.lock();
+            life.forking = false;
+            std::mem::take(&mut life.at_fork)
+        };
+        match (self.done.get(), again) {
+            (false, _) => self.clone.send_surely(&ToShell::Abandon),
+            // It has given another signal since.
+            (true, true) => self.clone.note_fork_signal(),
+            (true, false) => {}
+        }
     }
 }

@@ -63,6 +63,42 @@ fn a_signal_that_nobody_asked_for_is_refused_and_ends_no_fork() {
 }
 
 #[test]
+fn a_signal_after_a_fork_is_none_of_that_fork_s() {
+    let (clone, shell) = running(Weak::new());
+    let forking = clone.begin_fork(false).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch { at_signal: true });
+            shell.send(&FromShell::Branched { state: Vec::new(), pause: Default::default() }, &[]).unwrap();
+            shell.send(&FromShell::Forked, &[]).unwrap();
+        });
+        forking.branch(true, &[], PATIENCE).unwrap();
+    });
+    forking.wait_for_signal(&[], || None).unwrap();
+    drop(forking);
+    // It may not fork itself; nothing is given up.
+    assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Refuse);
+    clone.stop();
+}
+
+/// It waited for ever.
+#[test]
+fn a_guest_that_forks_itself_is_refused_though_a_rollback_could_not_be_asked_for() {
+    let (clone, shell) = running(Weak::new());
+    clone.lock().forks_itself = true;
+    while clone.input(&[b'x'; 4096]).is_ok() {}
+    let identity =
+        flashfork_proto::agent::CloneIdentity { name: "t-1".into(), index: 1, generation: [1; 16], job: Vec::new() };
+    let renewal = Renewal { identity, entropy: [0; 32], disks: Vec::new() };
+    assert!(matches!(clone.rollback(renewal), Err(DaemonError::Deaf(_))));
+    thread::scope(|scope| {
+        scope.spawn(|| clone.has_not_forked(clone.generation(), "why"));
+        while !matches!(shell.receive::<ToShell>().unwrap().0, ToShell::Refuse) {}
+    });
+    clone.stop();
+}
+
+#[test]
 fn a_guest_that_ends_while_it_is_forked_is_the_guest_s_error_on_one_line() {
     let (clone, shell) = running(Weak::new());
     thread::scope(|scope| {

@@ -58,7 +58,7 @@ fn a_shell_that_says_that_its_guest_s_disk_is_another_makes_no_template() {
             scope.spawn(|| {
                 assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Copy);
                 shell.send(&FromShell::Copied, &[]).unwrap();
-                assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch);
+                assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch { at_signal: false });
                 shell.send(&FromShell::Branched { state, pause: Pause::default() }, &[]).unwrap();
             });
             branch(&clone, &entry, How::Now)
@@ -87,7 +87,7 @@ fn whoever_waits_for_an_agent_ends_with_the_fork() {
             agent::greet(&mut stream);
             assert!(matches!(agent::request(&mut stream), Some(Request::Exec(_))));
             shell.send(&FromShell::Forked, &[]).unwrap();
-            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch);
+            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch { at_signal: true });
             shell.send(&FromShell::Failed("it could not".into()), &[]).unwrap();
             // The agent says nothing, and its end of the line ends.
             assert_eq!(stream.read(&mut [0]).unwrap(), 0);
@@ -123,7 +123,7 @@ fn a_shell_that_says_or_does_that_it_copies_more_than_its_guest_may_write_ends()
                 let (message, deltas) = shell.receive::<ToShell>().unwrap();
                 assert_eq!(message, ToShell::Copy);
                 shell.send(&FromShell::Copied, &[]).unwrap();
-                assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch);
+                assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch { at_signal: false });
                 if says {
                     // Every second page, by its bits.
                     rustix::io::pwrite(&deltas[1], &vec![0x55; 1 << 20], bytes).unwrap();
