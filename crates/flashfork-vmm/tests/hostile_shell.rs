@@ -55,7 +55,8 @@ def number(at):
 length, at = number(1)
 index, at = number(at + length)
 length, at = number(at + 16)
-cid, at = number(at + length + 32)
+disks, at = number(at + length + 32)
+cid, at = number(at)
 begin = at
 length, at = number(at)
 state = claim[begin:at + length]

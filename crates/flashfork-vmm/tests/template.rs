@@ -236,10 +236,10 @@ fn an_overlay_of_another_disk_is_refused_however_well_it_is_vouched_for() {
     save(&template(&kvm), &directory, &kvm).unwrap();
     // One more block in the overlay, zeros, which no checksum counts; the manifest agrees. Lengths are postcard's
     // varints.
-    let (image, overlay, longer) = ([0x80, 0xa0, 0x04], [0x80, 0xc0, 0x04], [0x80, 0xe0, 0x04]);
+    let (image, overlay, longer) = ([0x80, 0xa0, 0x04], [0x80, 0xe0, 0x04], [0x80, 0x80, 0x05]);
     let file = File::options().write(true).open(directory.join("overlay")).unwrap();
-    assert_eq!(file.metadata().unwrap().len(), 18 * 4096);
-    file.set_len(19 * 4096).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 19 * 4096);
+    file.set_len(20 * 4096).unwrap();
     let mut manifest = fs::read(directory.join("manifest")).unwrap();
     let find = |from: usize, what: [u8; 3]| from + manifest[from..].windows(3).position(|w| w == what).unwrap();
     let at = find(find(24, image), overlay);
