@@ -3,13 +3,14 @@
 //!
 //! `FLASHFORK_TEST_ALL=1` takes many more, 10⁵ of each of these.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn model(args: &[&str]) {
     let shim = flashfork_tests::shim::path();
-    let status =
-        Command::new(env!("CARGO_BIN_EXE_model")).args(args).arg("--shim").arg(shim).status().expect("it starts");
-    assert!(status.success(), "the messages above say which seed failed and how to run it again");
+    let mut model = Command::new(env!("CARGO_BIN_EXE_model"));
+    let output = model.args(args).arg("--shim").arg(shim).stdout(Stdio::inherit()).output().expect("it starts");
+    // Each process at fault has said what it found, the first cause first; other tests' output would come between.
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn runs() -> &'static str {
