@@ -45,7 +45,7 @@ pub fn only_looks(regs: &user_regs_struct) -> bool {
         libc::SYS_close,
         libc::SYS_getdents64,
         libc::SYS_readlink,
-        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
     ];
     numbers.contains(&(regs.orig_rax as i64))
 }
@@ -61,7 +61,7 @@ fn errors(regs: &user_regs_struct) -> &'static [c_int] {
         libc::SYS_mprotect => &[libc::ENOMEM, libc::EACCES],
         libc::SYS_munmap => &[libc::ENOMEM],
         libc::SYS_madvise => &[libc::ENOMEM, libc::EAGAIN, libc::EBUSY, libc::EINVAL, libc::EINTR, libc::EFAULT],
-        libc::SYS_process_vm_readv | libc::SYS_process_vm_writev => &[libc::EPERM, libc::ENOMEM, libc::EFAULT],
+        libc::SYS_process_vm_writev => &[libc::EPERM, libc::ENOMEM, libc::EFAULT],
         libc::SYS_clone => &[libc::EAGAIN, libc::ENOMEM, libc::EPERM],
         libc::SYS_memfd_create => &[libc::EMFILE, libc::ENOMEM, libc::EPERM, libc::EINVAL],
         libc::SYS_ftruncate => &[libc::EFBIG, libc::EPERM, libc::EINTR],

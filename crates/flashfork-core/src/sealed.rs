@@ -17,6 +17,18 @@ pub fn holds_library(range: Range) -> bool {
     holds(range, |v| offset::advice_of_sealed(v) & offset::LIBRARY != 0)
 }
 
+/// Whether any of a range is a file's, sealed memory included, or nobody can tell.
+pub fn holds_file(range: Range) -> bool {
+    let mut found = false;
+    let asked = errand::ask(|| {
+        lookup::for_each(range, Wanted::Files, |_| {
+            found = true;
+            Ok(())
+        })
+    });
+    found || asked.is_err()
+}
+
 /// Whether a range holds sealed memory of a kind.
 fn holds(range: Range, is_such: impl Fn(&Vma) -> bool) -> bool {
     if !STATE.holds_sealed() {

@@ -6,7 +6,7 @@
 
 int main(void)
 {
-    static const int calls[] = {SYS_openat, SYS_newfstatat, SYS_mmap, SYS_mremap, SYS_process_vm_readv, SYS_close};
+    static const int calls[] = {SYS_openat, SYS_newfstatat, SYS_mmap, SYS_mremap, SYS_process_vm_writev, SYS_close};
     struct library *all = load_libraries();
     seal();
     CHECK(is_sealed(&all[1]));

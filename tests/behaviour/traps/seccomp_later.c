@@ -41,7 +41,7 @@ static void under(char *p, int call, unsigned action)
 static void under_each(char *p)
 {
     static const int calls[] = {SYS_ioctl, SYS_openat, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_rt_sigprocmask,
-                                SYS_getrusage, SYS_read, SYS_pread64, SYS_close, SYS_unshare, SYS_process_vm_readv,
+                                SYS_getrusage, SYS_read, SYS_pread64, SYS_close, SYS_unshare, SYS_process_vm_writev,
                                 SYS_gettid, SYS_fstat, SYS_clone, SYS_getdents64, SYS_readlink};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         under(p, calls[i], SECCOMP_RET_KILL_PROCESS);

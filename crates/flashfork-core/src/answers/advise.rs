@@ -54,14 +54,20 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
         _ => inside,
     };
     match advice {
-        k::MADV_DONTNEED | k::MADV_DONTNEED_LOCKED | k::MADV_FREE => {
-            // MADV_FREE refuses whatever isn't anonymous: one call tells whether there is more to do.
-            // SAFETY: the contents are given up anyway, from the start of the range to where this stops.
-            match unsafe { sys::madvise(addr, len, k::MADV_FREE) } {
-                Ok(()) if advice == k::MADV_FREE => Ok(()),
-                Ok(()) => real(),
-                // SAFETY: the program asked for it.
-                Err(_) => roomy(|| unsafe { discard(range, advice) }),
+        // Of sealed memory, refused.
+        k::MADV_FREE => match real() {
+            Ok(()) => Ok(()),
+            // SAFETY: the program asked for it.
+            Err(_) => roomy(|| unsafe { discard(range, advice) }),
+        },
+        // MADV_FREE would tell in one call whether any is sealed. But it marks pages that a child has, too, and the
+        // kernel takes those from the child where somebody has pinned them to read, which leaves them clean (O_DIRECT,
+        // process_vm_readv(2); madvise_free_pte_range, wp_page_copy).
+        k::MADV_DONTNEED | k::MADV_DONTNEED_LOCKED => {
+            match STATE.places.touch(range) && roomy(|| holds_sealed(range)) {
+                false => real(),
+                // SAFETY: as above.
+                true => roomy(|| unsafe { discard(range, advice) }),
             }
         }
         // A file private to the process can't be punched; anonymous memory answers EINVAL (madvise_remove).

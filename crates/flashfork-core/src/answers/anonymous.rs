@@ -6,12 +6,11 @@ use crate::outcome::{Error, Purpose};
 use crate::range::Range;
 use crate::seal::library::LIBRARIES;
 use crate::seal::unseal::unseal;
-use crate::sealed::{holds_library, holds_sealed};
+use crate::sealed::{holds_file, holds_library, holds_sealed};
 use crate::stack::roomy;
 use crate::state::{Inside, STATE};
 use crate::sys::{self, Errno, Result};
 use crate::threads::{self, Threads, alone};
-use linux_raw_sys::general as k;
 
 /// What a call needs anonymous memory for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,9 +58,8 @@ pub(crate) fn give_files_back(range: Range, inside: Inside<'static>, given_up: b
     let mut inside = Some(inside);
     LIBRARIES
         .for_each_in(range, |part| {
-            // What was a library's may be other memory by now: MADV_FREE refuses whatever isn't anonymous.
-            // SAFETY: the contents are given up.
-            if given_up && unsafe { sys::madvise(part.start, part.len(), k::MADV_FREE) }.is_ok() {
+            // What was a library's may be other memory by now.
+            if given_up && !holds_file(part) {
                 return Ok(());
             }
             if holds_library(part) {

@@ -72,7 +72,10 @@ impl Found {
         let mut rest = range;
         while let Some(part) = STATE.places.first_in(rest) {
             rest.start = part.end;
+            // Emptied first: MADV_FREE must not mark pages that a child has, too (`madvise` in advise.rs).
             // SAFETY: the contents are given up.
+            let _ = unsafe { sys::madvise(part.start, part.len(), k::MADV_DONTNEED) };
+            // SAFETY: as above.
             if unsafe { sys::madvise(part.start, part.len(), k::MADV_FREE) } == Err(Errno::EINVAL)
                 && self.push(Part { range: part, vma: part, prot: None, advice: 0 }).is_err()
             {

@@ -72,7 +72,7 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
 pub fn before() -> core::result::Result<(), Unfit> {
     let me = sys::getpid();
     sys::compare_memory(me, me).map_err(|e| Unfit::forbidden(b"kcmp", e))?;
-    sys::read_own((&raw const me) as usize, &mut [0]).map_err(|e| Unfit::forbidden(b"process_vm_readv", e))?;
+    sys::read_own((&raw const me) as usize, &mut [0]).map_err(|e| Unfit::forbidden(b"process_vm_writev", e))?;
     // SAFETY: a number that no descriptor has, so nothing happens; a filter answers otherwise.
     let setns = unsafe { call(Sysno::setns, [usize::MAX, 0]) };
     if let Err(e) = setns

@@ -92,15 +92,17 @@ pub unsafe fn pkey_mprotect(addr: usize, len: usize, prot: u32, pkey: u32) -> Re
     unsafe { syscall4(Sysno::pkey_mprotect, addr, len, prot as usize, pkey as usize) }.map(drop)
 }
 
-/// Reads this process's own memory into a buffer; how many bytes could be read (`process_vm_readv(2)`).
+/// Reads this process's own memory into a buffer; how many bytes could be read. By `process_vm_writev(2)`: the kernel
+/// pins what `process_vm_readv(2)` reads, and so makes a clean copy of a page that a child has, too, which it would take
+/// from that child's child once the program says `MADV_FREE` (`wp_page_copy`, `madvise_free_pte_range`).
 ///
-/// Memory that can't be read is an errno (`EFAULT`), never a signal, and protection keys don't count.
+/// Memory that can't be read is an errno (`EFAULT`), never a signal.
 pub fn read_memory(addr: usize, buf: &mut [u8]) -> Result<usize> {
-    let (local, remote) = ([buf.as_mut_ptr() as usize, buf.len()], [addr, buf.len()]);
+    let (local, remote) = ([addr, buf.len()], [buf.as_mut_ptr() as usize, buf.len()]);
     // The thread that asks: a leader that has ended has no memory.
     let me = gettid() as usize;
     // SAFETY: the buffer is ours to fill; both are one struct iovec.
-    unsafe { syscall6(Sysno::process_vm_readv, me, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0) }
+    unsafe { syscall6(Sysno::process_vm_writev, me, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0) }
 }
 
 /// Writes zeros over this process's own memory; how many bytes could be written (`process_vm_writev(2)`). As
@@ -174,7 +176,7 @@ pub fn has_page(page: usize) -> bool {
 }
 
 /// Reads memory of this process that may be unreadable or missing: `EFAULT` then, never a signal
-/// (`process_vm_readv(2)`).
+/// ([`read_memory`]).
 pub fn read_own(addr: usize, buf: &mut [u8]) -> Result<()> {
     let n = read_memory(addr, buf)?;
     if n == buf.len() { Ok(()) } else { Err(Errno::EFAULT) }
