@@ -5,7 +5,9 @@ use crate::proc::vma::{Kind, Vma};
 use crate::range::Range;
 use crate::seal::offset;
 use crate::state::STATE;
+use crate::sys;
 use crate::threads::errand;
+use linux_raw_sys::general as k;
 
 /// Whether a range holds sealed memory.
 pub fn holds_sealed(range: Range) -> bool {
@@ -17,8 +19,8 @@ pub fn holds_library(range: Range) -> bool {
     holds(range, |v| offset::advice_of_sealed(v) & offset::LIBRARY != 0)
 }
 
-/// Whether any of a range is a file's, sealed memory included, or nobody can tell.
-pub fn holds_file(range: Range) -> bool {
+/// Whether any of a range whose contents are given up is a file's, sealed memory included, or nobody can tell.
+pub fn given_up_holds_file(range: Range) -> bool {
     let mut found = false;
     let asked = errand::ask(|| {
         lookup::for_each(range, Wanted::Files, |_| {
@@ -26,7 +28,10 @@ pub fn holds_file(range: Range) -> bool {
             Ok(())
         })
     });
-    found || asked.is_err()
+    // Where maps can't be read MADV_FREE tells, on pages that no child has any more.
+    // SAFETY: the contents are given up.
+    let is_anonymous = |advice| unsafe { sys::madvise(range.start, range.len(), advice) }.is_ok();
+    found || asked.is_err() && ![k::MADV_POPULATE_WRITE, k::MADV_FREE].into_iter().all(is_anonymous)
 }
 
 /// Whether a range holds sealed memory of a kind.

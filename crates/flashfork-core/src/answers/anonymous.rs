@@ -6,7 +6,7 @@ use crate::outcome::{Error, Purpose};
 use crate::range::Range;
 use crate::seal::library::LIBRARIES;
 use crate::seal::unseal::unseal;
-use crate::sealed::{holds_file, holds_library, holds_sealed};
+use crate::sealed::{given_up_holds_file, holds_library, holds_sealed};
 use crate::stack::roomy;
 use crate::state::{Inside, STATE};
 use crate::sys::{self, Errno, Result};
@@ -59,7 +59,7 @@ pub(crate) fn give_files_back(range: Range, inside: Inside<'static>, given_up: b
     LIBRARIES
         .for_each_in(range, |part| {
             // What was a library's may be other memory by now.
-            if given_up && !holds_file(part) {
+            if given_up && !given_up_holds_file(part) {
                 return Ok(());
             }
             if holds_library(part) {
