@@ -155,8 +155,9 @@ impl Run<'_> {
         effort: &Effort,
     ) -> Result<(), BenchError> {
         members.iter_mut().try_for_each(|member| member.become_state(state))?;
-        // An empty parent has nothing for its clones to touch.
-        let probes = |member: &Member| if member.spec.size == 0 { &Probe::ALL[..1] } else { &Probe::ALL };
+        // An empty parent has nothing for its clones to touch. Of others what that costs is asked in one state only.
+        let touched = |member: &Member| member.spec.size > 0 && state == ParentState::Idle;
+        let probes = |member: &Member| if touched(member) { &Probe::ALL } else { &Probe::ALL[..1] };
         let cells: Vec<(usize, Probe)> = members
             .iter()
             .enumerate()
