@@ -4,7 +4,6 @@
 mod cell;
 mod digits;
 mod packed;
-mod v1;
 
 pub use cell::{sort_names, words};
 pub use digits::kept;
@@ -17,7 +16,6 @@ use std::path::Path;
 use bzip2::Compression;
 use bzip2::bufread::BzDecoder;
 use bzip2::write::BzEncoder;
-use flate2::bufread::GzDecoder;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,7 +24,7 @@ use crate::host::HostCard;
 use crate::sampling::{Ended, Series};
 use crate::stats::{Rounds, Summary};
 
-/// The schema this version writes. It also reads `flashfork.bench/1`.
+/// The schema this version writes and reads.
 pub const SCHEMA: &str = "flashfork.bench/2";
 
 /// How many samples each round had, among what was observed.
@@ -35,10 +33,7 @@ const SAMPLES_PER_ROUND: &str = "samples_per_round";
 /// The samples of the warm-up, among what was observed.
 pub const WARM_UP: &str = "warm_up";
 
-/// The first bytes of what gzip has packed (RFC 1952, section 2.3.1).
-const GZIP: &[u8] = &[0x1f, 0x8b];
-
-/// And of what bzip2 has.
+/// The first bytes of what bzip2 has packed.
 const BZIP2: &[u8] = b"BZh";
 
 /// Values by name.
@@ -266,22 +261,20 @@ impl Document {
         out.flush()
     }
 
-    /// Reads a document written by [`Document::write`], or of schema `flashfork.bench/1`, packed by bzip2, by gzip or
-    /// not. It refuses other schemas, and summaries that contradict their samples.
+    /// Reads a document written by [`Document::write`], packed by bzip2 or not. It refuses other schemas, and summaries
+    /// that contradict their samples.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
         let read = |error| BenchError::system(format!("read {}", path.display()), error);
         let mut file = BufReader::new(File::open(path).map_err(read)?);
         let wrong = |why: String| BenchError::Record { path: path.to_owned(), why };
         let text: &mut dyn Read = match file.fill_buf().map_err(read)? {
             begin if begin.starts_with(BZIP2) => &mut BufReader::new(BzDecoder::new(file)),
-            begin if begin.starts_with(GZIP) => &mut BufReader::new(GzDecoder::new(file)),
             _ => &mut file,
         };
         let mut value: Value = serde_json::from_reader(text)
             .map_err(|error| wrong(format!("no records, which experiments write with --records: {error}")))?;
         match value.get("schema").and_then(Value::as_str) {
             Some(SCHEMA) => {}
-            Some(v1::SCHEMA) => v1::renew(&mut value),
             Some(other) => {
                 return Err(wrong(format!("its schema is '{other}', this program reads '{SCHEMA}'")));
             }
@@ -323,12 +316,9 @@ mod tests {
         let document = Document::new(HostCard::read().unwrap(), vec![record()]);
         let mut text = Vec::new();
         document.write_to(&mut text).unwrap();
-        let (gzip, bzip2) = (dir.path().join("records.json.gz"), dir.path().join("records.json.bz2"));
-        let mut packed = flate2::write::GzEncoder::new(File::create(&gzip).unwrap(), flate2::Compression::best());
-        packed.write_all(&text).and_then(|()| packed.finish()).unwrap();
+        let bzip2 = dir.path().join("records.json.bz2");
         let mut packed = bzip2::write::BzEncoder::new(File::create(&bzip2).unwrap(), bzip2::Compression::best());
         packed.write_all(&text).and_then(|()| packed.finish()).unwrap();
-        assert_eq!(Document::read(&gzip).unwrap(), document);
         assert_eq!(Document::read(&bzip2).unwrap(), document);
     }
 
@@ -389,19 +379,6 @@ mod tests {
         assert!(Document::read(&path).unwrap_err().to_string().contains("flashfork.bench/3"));
         std::fs::write(&path, "[1]").unwrap();
         assert!(Document::read(&path).unwrap_err().to_string().contains("no schema"));
-    }
-
-    #[test]
-    fn the_first_schema_is_still_read() {
-        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-        let document = Document::new(HostCard::read().unwrap(), vec![record()]);
-        let mut old = serde_json::to_value(&document).unwrap();
-        old["schema"] = v1::SCHEMA.into();
-        let record = old["records"][0].as_object_mut().unwrap();
-        record.retain(|name, _| name != "chosen" && name != "observed");
-        record.insert("params".to_owned(), json!({ "size": 1u64 << 30, "parent": "idle", "vmas": 37 }));
-        std::fs::write(&path, old.to_string()).unwrap();
-        assert_eq!(Document::read(&path).unwrap(), document);
     }
 
     #[test]
