@@ -93,8 +93,8 @@ pub unsafe fn pkey_mprotect(addr: usize, len: usize, prot: u32, pkey: u32) -> Re
 }
 
 /// Reads this process's own memory into a buffer; how many bytes could be read. By `process_vm_writev(2)`: the kernel
-/// pins what `process_vm_readv(2)` reads, and so makes a clean copy of a page that a child has, too, which it would take
-/// from that child's child once the program says `MADV_FREE` (`wp_page_copy`, `madvise_free_pte_range`).
+/// pins what `process_vm_readv(2)` reads, and so makes a clean copy of a page that a child has, too. It would take that
+/// copy from the next child once the program says `MADV_FREE` (`wp_page_copy`, `madvise_free_pte_range`).
 ///
 /// Memory that can't be read is an errno (`EFAULT`), never a signal.
 pub fn read_memory(addr: usize, buf: &mut [u8]) -> Result<usize> {
