@@ -188,6 +188,25 @@ int main(void) {
     assert_eq!(stdout(&program.place.run(&["clone", "t"])), "1\n");
 }
 
+/// The kernel has such a timer stand still until somebody asks for it, and tells that it has no time left.
+#[test]
+fn a_periodic_timer_that_has_gone_off_unread_goes_on() {
+    Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    int timer = timerfd_create(CLOCK_MONOTONIC, 0); struct itimerspec it = {{0, 200000000}, {0, 200000000}}; timerfd_settime(timer, 0, &it, 0);
+    struct pollfd p = {timer, POLLIN, 0}; poll(&p, 1, -1);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    READY;
+    for (int i = 0; i < 3; i++) { uint64_t n = 0; int ready = poll(&p, 1, 20000); if (ready) read(timer, &n, 8); printf("%d %d\n", ready, n > 0); }
+    timerfd_gettime(timer, &it); printf("%ld\n", it.it_interval.tv_nsec); return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(2);
+}
+
 #[test]
 fn files_are_read_on_from_where_they_were_by_each_clone_for_itself() {
     Program::new(

@@ -183,6 +183,11 @@ fn one(
         }
         b"anon_inode:[eventpoll]" => Kind::Epoll,
         b"anon_inode:[timerfd]" => {
+            // A periodic one that has gone off and was not read stands still until somebody asks it.
+            let mut left = [0u64; 4];
+            // SAFETY: the kernel writes one struct itimerspec, a local.
+            unsafe { call(Sysno::timerfd_gettime, [fd as usize, into(&mut left)]) }?;
+            info = Info::read(pid, fd, text, |_| Ok(()))?;
             info.keep_moment();
             entry.info = info;
             Kind::Timer

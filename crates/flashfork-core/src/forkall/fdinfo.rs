@@ -62,12 +62,15 @@ impl Info {
 
 impl Info {
     /// Makes the time that a timerfd has left the moment that it was set to, on a clock that goes on while a template
-    /// waits, and forgets the flags of any other.
+    /// waits, and forgets the flags of any other. One that has just gone off has a whole interval left.
     pub fn keep_moment(&mut self) {
         const ABSOLUTE: u32 = 1;
         const REALTIME: i32 = 0;
         const REALTIME_ALARM: i32 = 8;
-        let left = &mut self.time[2..];
+        let (interval, left) = self.time.split_at_mut(2);
+        if left == [0, 0] && self.count > 0 {
+            left.copy_from_slice(interval);
+        }
         if self.how & ABSOLUTE == 0 || ![REALTIME, REALTIME_ALARM].contains(&self.clock) || left == [0, 0] {
             self.how = 0;
             return;
