@@ -1,6 +1,7 @@
 //! A template that is ready gets its name, and lets go of who has started it.
 
 use crate::message;
+use crate::numbers::Numbers;
 use crate::process;
 use crate::serve::Keeper;
 use crate::told::Told;
@@ -39,7 +40,6 @@ pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
         return Err(Errno::PIPE.into());
     }
     let inode = u64::from_ne_bytes(inode);
-    let [first, last] = free;
     let (connections, next) = (BTreeMap::new(), 0);
     Ok(Keeper {
         told,
@@ -66,9 +66,7 @@ pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
         begins_until: Instant::now(),
         inits: BTreeSet::new(),
         kept,
-        number: first,
-        first,
-        last,
+        numbers: Numbers::new(free),
     })
 }
 

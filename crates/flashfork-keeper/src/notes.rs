@@ -11,7 +11,7 @@ pub enum Note {
     Runs { pid: i32 },
     /// Init: something has ended, stopped or gone on: its process, as the init sees it, and its status as of `wait(2)`.
     Waited { pid: i32, status: i32 },
-    /// Keeper: a namespace for a clone of this number, please.
+    /// Keeper: a namespace for a clone, please, in which numbers go on above this one.
     Namespace { pid: i32 },
     /// Init: here it is, with this init, which is what `Waited` tells of; with descriptors of its processes, its
     /// mounts, and of the leash: when that is closed its init ends as soon as nothing else runs there.

@@ -1,4 +1,4 @@
-//! Which number the processes of clones get.
+//! Which number the processes of clones get, and from where on those that they start.
 //!
 //! A new one, as a rule: libraries that notice a fork by `getpid` then make their random numbers anew, wherever they
 //! are linked. Ruby ends with an error if its process has another number than its timer (`timer_posix`,
@@ -7,8 +7,40 @@
 
 use flashfork_core::forkall::{Unfit, What};
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Result;
 use std::path::{Path, PathBuf};
+
+/// Numbers for clones. What a clone starts has those above its own; namespaces of other clones know nothing of them. So
+/// clones begin far from each other: however many live at a time, what they start has different numbers until it is
+/// much (scripts name files in /tmp by theirs).
+#[derive(Debug)]
+pub struct Numbers {
+    /// They are above the first, and up to the second.
+    row: [i32; 2],
+    /// Where the last one lies, as a fraction of what is begun in.
+    place: u32,
+}
+
+impl Numbers {
+    /// The fraction of the golden ratio: multiples of it, without their whole parts, are spread evenly.
+    const STEP: u32 = 0x9e37_79b9;
+
+    /// Those above the first of `row`, and up to the second, from anywhere on.
+    pub fn new(row: [i32; 2]) -> Numbers {
+        Numbers { row, place: RandomState::new().build_hasher().finish() as u32 }
+    }
+
+    /// The next.
+    pub fn choose(&mut self) -> i32 {
+        self.place = self.place.wrapping_add(Self::STEP);
+        let [first, last] = self.row;
+        // Above the half there is room for what the last of them start: when there is none left the kernel goes on with
+        // the lowest, and a thread of the template's may have had those.
+        let half = i64::from(last - first + 1) / 2;
+        first + 1 + ((i64::from(self.place) * half) >> 32) as i32
+    }
+}
 
 /// How the names of files begin that compare.
 const COMPARES: [&str; 2] = ["libruby", "ruby"];
@@ -65,6 +97,22 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         assert!(executed(own).unwrap().contains(&std::env::current_exe().unwrap()));
         assert_eq!(are_kept(own), Ok(false));
+    }
+
+    #[test]
+    fn clones_begin_far_from_each_other() {
+        let mut numbers = Numbers::new([300, 32767]);
+        let all: Vec<i32> = (0..1000).map(|_| numbers.choose()).collect();
+        assert!(all.iter().all(|number| (301..=16534).contains(number)));
+        for live in [2, 10, 100] {
+            for some in all.windows(live) {
+                let mut some = some.to_vec();
+                some.sort_unstable();
+                let nearest = some.windows(2).map(|two| two[1] - two[0]).min();
+                assert!(nearest > Some(16234 / live as i32 / 3), "{live}: {nearest:?}");
+            }
+        }
+        assert_eq!(Numbers::new([7, 8]).choose(), 8);
     }
 
     #[test]

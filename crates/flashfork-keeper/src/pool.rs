@@ -17,7 +17,7 @@ pub struct Space {
     pub leash: OwnedFd,
 }
 
-/// Makes one for a clone of this number, by the template's init.
+/// Makes one in which the next number is above this one, by the template's init.
 pub fn make(pid: i32) -> Result<Space> {
     let (theirs, leash) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (mut begun, told) = std::io::pipe()?;
@@ -45,8 +45,8 @@ pub fn make(pid: i32) -> Result<Space> {
     Ok(Space { init, processes: space("pid")?, mounts: space("mnt")?, leash })
 }
 
-/// What the clone starts has higher numbers than its own: none shall have that of a thread of the template, by which
-/// libraries know their process again.
+/// What the clone starts has higher numbers than the one that was chosen for it: none shall have that of a thread of
+/// the template, by which libraries know their process again.
 fn begin(pid: i32) -> Result<()> {
     process::mount_proc()?;
     std::fs::write("/proc/sys/kernel/ns_last_pid", pid.to_string())

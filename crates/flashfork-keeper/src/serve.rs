@@ -8,6 +8,7 @@ use crate::let_go::{self, LetGo};
 use crate::message::{self, Received};
 use crate::namespaces::Time;
 use crate::notes::Note;
+use crate::numbers::Numbers;
 use crate::process;
 use crate::told::Told;
 use crate::variables;
@@ -68,10 +69,7 @@ pub struct Keeper {
     pub inits: BTreeSet<i32>,
     /// The template's number, if clones have it.
     pub kept: Option<i32>,
-    /// The number of the last clone; they are above `first`, and up to `last`.
-    pub number: i32,
-    pub first: i32,
-    pub last: i32,
+    pub numbers: Numbers,
 }
 
 /// Says that the template is ready, gets its name, and serves until it is removed.
@@ -378,6 +376,7 @@ impl Keeper {
                 Ok(Some((Note::Made { init, pid }, descriptors))) => {
                     self.asked = false;
                     if let Ok([processes, mounts, leash]) = <[OwnedFd; 3]>::try_from(descriptors) {
+                        let pid = self.kept.unwrap_or(pid);
                         self.spaces.push_back(Space { init, pid, processes, mounts, leash });
                     }
                 }
@@ -434,9 +433,7 @@ impl Keeper {
         if self.asked || enough || !self.may_make_ahead() {
             return;
         }
-        self.number = if self.number < self.last { self.number + 1 } else { self.first + 1 };
-        let pid = self.kept.unwrap_or(self.number);
-        self.asked = (Note::Namespace { pid }).send(self.init.as_fd(), &[]).is_ok();
+        self.asked = (Note::Namespace { pid: self.numbers.choose() }).send(self.init.as_fd(), &[]).is_ok();
     }
 
     fn retire(&mut self) {

@@ -31,6 +31,34 @@ int main(void) {
     assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[0] != numbers[2], "{numbers:?}");
 }
 
+/// Scripts name files in /tmp by their numbers (`$$`).
+#[test]
+fn what_clones_start_has_other_numbers_in_each() {
+    let program = Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+static void *brief(void *x) { *(int *)x = gettid(); return 0; }
+int main(void) {
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    READY;
+    printf("%d", getpid()); fflush(stdout);
+    for (int i = 0; i < 4; i++) {
+        int thread; pthread_create(&t, 0, brief, &thread); pthread_join(t, 0);
+        pid_t child = fork(); if (!child) _exit(0);
+        waitpid(child, 0, 0); printf(" %d %d", thread, child); fflush(stdout);
+    }
+    return 0;
+}
+"#,
+    );
+    program.warm(&[]);
+    let clones = [(); 4].map(|()| program.place.run(&["clone", "t"]));
+    let mut numbers: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).split(' ')).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 4 * 9, "{numbers:?}");
+}
+
 /// What is asked of threads by their numbers is found in the clone's own /proc, and what each has for itself.
 #[test]
 fn threads_are_found_by_their_numbers_with_what_is_their_own() {
