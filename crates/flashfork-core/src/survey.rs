@@ -36,6 +36,17 @@ pub fn memory(smaps: &CStr, buf: &mut [u8], mut each: impl FnMut(Surveyed)) -> R
     })
 }
 
+/// Whether this process has private memory to write to of the host's pool of huge pages: a fork that writes there, and
+/// finds no page left, is killed (`SIGBUS`). `buf` as above.
+pub fn has_private_huge_pages(buf: &mut [u8]) -> Result<bool> {
+    let mut has = false;
+    for_each(c"/proc/thread-self/smaps", buf, |vma| {
+        has |= vma.has_private_huge_pages();
+        Ok(())
+    })?;
+    Ok(has)
+}
+
 /// Why a process with a descriptor that points to `target` (`/proc/PID/fd/N`, proc_pid_fd(5)) would not be sealed at
 /// all.
 pub fn descriptor(target: &[u8]) -> Option<Reason> {

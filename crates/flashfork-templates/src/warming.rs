@@ -197,6 +197,9 @@ fn refused(reason: u8) -> String {
     if reason == Reason::Threads as u8 {
         return "can't be a template: at its ready point it has other threads, which clones would lack; have it, or the library that starts them, start them later (OMP_NUM_THREADS=1 helps with some), or have it ready before `main` (--ready main; FLASHFORK_READY_MAIN in C)".into();
     }
+    if reason == Reason::HugeTlb as u8 {
+        return "can't be a template: at its ready point it has private huge pages (MAP_HUGETLB), of which the host's pool may have none left for a clone that writes; have it take them later, or use transparent ones".into();
+    }
     let row = TABLE.get(usize::from(reason));
     let what = row.map_or("something that can't be cloned", |row| row.what);
     let why = row.map_or_else(String::new, |row| format!(" ({})", row.why));

@@ -385,6 +385,37 @@ int main(void) {
     assert!(line(&refused).contains("a mutex that its main thread holds"), "{}", line(&refused));
 }
 
+/// The host's pool may have no page for a clone that writes to one.
+#[test]
+fn private_huge_pages_are_refused_in_both_kinds_of_template() {
+    struct Pool(String);
+    const FILE: &str = "/proc/sys/vm/nr_hugepages";
+    impl Drop for Pool {
+        fn drop(&mut self) {
+            let _ = std::fs::write(FILE, &self.0);
+        }
+    }
+    let pool = Pool(std::fs::read_to_string(FILE).unwrap());
+    let more = (pool.0.trim().parse::<u64>().unwrap() + 1).to_string();
+    let program = Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(int argc, char **argv) {
+    pthread_t t; if (argc < 2) pthread_create(&t, 0, other, 0);
+    char *page = mmap(0, 2 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0); if (page == MAP_FAILED) return 77;
+    *page = 5; READY; *page = 6; return 0;
+}
+"#,
+    );
+    if std::fs::write(FILE, more).is_err() || !program.plain(&[]).status.success() {
+        return eprintln!("skipped: no huge page can be reserved here (not root, or memory is too scattered)");
+    }
+    let alone = ["warm", "--ready", "call", "t", "--", program.path(), "alone"];
+    for refused in [program.try_warm(&[]), program.place.run(&alone)] {
+        assert!(line(&refused).contains("MAP_HUGETLB"), "{}", line(&refused));
+    }
+}
+
 /// From outside, as root does.
 #[test]
 fn a_program_in_the_hands_of_a_debugger_is_refused() {

@@ -28,6 +28,9 @@ pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
             // SAFETY: nothing is discarded.
             unsafe { sys::madvise(v.range.start, v.range.len(), k::MADV_DOFORK) }?;
         }
+        if v.has_private_huge_pages() {
+            unfit = unfit.or(Some(Unfit::new(What::HugePages, 0)));
+        }
         if v.kind == Kind::AioRing {
             // Forks have none of its contexts.
             unfit = unfit.or(Some(Unfit::new(What::Writer, Reason::AsyncIo as i32)));

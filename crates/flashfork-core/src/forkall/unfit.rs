@@ -79,6 +79,8 @@ pub enum What {
     Watches,
     /// Shared memory that is mapped twice, or is a file.
     Mapping,
+    /// Private huge pages of the host's pool.
+    HugePages,
     /// Memory, semaphores or a message queue of System V; the number is the identifier.
     SystemV,
     /// A timer that can't be made anew.
@@ -106,7 +108,7 @@ pub enum What {
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 47] = [
+pub const WORDS: [(&str, &str); 48] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -168,6 +170,10 @@ pub const WORDS: [(&str, &str); 47] = [
     (
         "shared memory that is mapped twice, sealed or guarded, or from a file of memory",
         "have it make that later; of Java choose another collector than ZGC, of .NET set DOTNET_EnableWriteXorExecute=0",
+    ),
+    (
+        "private huge pages (MAP_HUGETLB), of which the host's pool may have none left for a clone that writes",
+        "have it take them later, or use transparent ones (of Java -XX:+UseTransparentHugePages)",
     ),
     (
         "a semaphore, a message queue or memory of System V, which its clones would have together (IPC_PRIVATE, SEM_UNDO)",

@@ -102,6 +102,11 @@ impl Vma {
         (sys::device(self.device), self.inode)
     }
 
+    /// Whether it is private memory to write to, of the host's pool of huge pages.
+    pub fn has_private_huge_pages(&self) -> bool {
+        !self.shared && self.prot & PROT_WRITE != 0 && self.flags.has(b"ht")
+    }
+
     /// The number of the generation that sealed memory belongs to; 0 for other memory.
     pub fn generation(&self) -> u64 {
         let number = self.name().strip_prefix(MEMFD_PREFIX).and_then(|rest| rest.get(..NUMBER)).unwrap_or(b"");

@@ -6,7 +6,7 @@ use super::serve::{LISTENER, SIGNALS, watch};
 use super::template::{FREE, NONE, Order, SLOTS, Template};
 use core::mem::MaybeUninit;
 use flashfork_core::never_seal::Reason;
-use flashfork_core::{Error, Pages};
+use flashfork_core::{Error, Pages, survey};
 use flashfork_warm::{Facts, ReadyAt, Step, Tell, WAITING};
 
 /// How long a thread that was joined may take to leave the process, in milliseconds.
@@ -20,6 +20,10 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
     let control = order.control;
     if !alone() {
         refuse(control, Reason::Threads);
+    }
+    // Without /proc nobody can tell.
+    if survey::has_private_huge_pages(&mut [0; 8192]) == Ok(true) {
+        refuse(control, Reason::HugeTlb);
     }
     // SAFETY: flushes what the warm-up has printed, once: clones would each print it again.
     unsafe { libc::fflush(core::ptr::null_mut()) };
