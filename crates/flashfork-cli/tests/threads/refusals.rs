@@ -80,7 +80,11 @@ const REFUSED: [(&str, &str); 28] = [
 ];
 
 /// Descriptors and memory of which clones would have one together, or another than the program.
-const DESCRIPTORS: [(&str, &str); 27] = [
+const DESCRIPTORS: [(&str, &str); 28] = [
+    (
+        "int set = epoll_create1(0), first = eventfd(0, 0); struct epoll_event e = {EPOLLIN, {0}}; epoll_ctl(set, EPOLL_CTL_ADD, first, &e); dup(first); close(first); eventfd(0, 0);",
+        "or a file whose descriptor is closed",
+    ),
     (
         "int p[2]; char n[40]; pipe(p); sprintf(n, \"/proc/self/fd/%d\", p[0]); open(n, O_RDWR);",
         "a descriptor that clones can't have (pipe:",

@@ -330,6 +330,17 @@ pub fn is_one_file(one: i32, other: i32) -> bool {
     unsafe { call(Sysno::kcmp, [me, me, KCMP_FILE, one as usize, other as usize]) == Ok(0) }
 }
 
+/// Whether a set holds the file that a descriptor of this process's is by now; of several that came by its number the
+/// one with so many before it.
+fn is_in_set(set: i32, fd: i32, before: usize) -> bool {
+    const KCMP_EPOLL_TFD: usize = 7;
+    let me = sys::getpid() as usize;
+    // struct kcmp_epoll_slot.
+    let slot = [set as u32, fd as u32, before as u32];
+    // SAFETY: the kernel reads one structure, a local.
+    unsafe { call(Sysno::kcmp, [me, me, KCMP_EPOLL_TFD, fd as usize, slot.as_ptr() as usize]) == Ok(0) }
+}
+
 /// The count of an eventfd, and whether it counts down by ones, which older kernels don't tell: it is tried, and put
 /// back. Who waits for it stands still.
 fn event_count(fd: i32, info: Info) -> Result<(u64, bool)> {
@@ -418,12 +429,15 @@ fn ends(files: &mut Files, text: &mut [u8]) -> core::result::Result<(), Unfit> {
 /// may be a file in a clone, which no set can hold.
 fn items_are_open(files: &Files) -> core::result::Result<(), Unfit> {
     for set in files.all[..files.count].iter().filter(|e| e.kind == Kind::Epoll) {
-        for item in &files.items[set.first..set.first + set.count] {
+        let items = &files.items[set.first..set.first + set.count];
+        for (i, item) in items.iter().enumerate() {
+            let twin = items[..i].iter().filter(|other| other.number == item.number).count();
             let is_stream = |e: &Entry| e.kind == Kind::Stream;
             let open = files.all[..files.count].iter().any(|e| {
                 let stream = is_stream(e) || e.kind == Kind::Same && is_stream(&files.all[e.other]);
                 e.number == item.number && e.inode == item.inode && !stream
             });
+            let open = open && is_in_set(set.number, item.number, twin);
             if !open {
                 return Err(Unfit::new(What::Epoll, item.number));
             }
