@@ -389,6 +389,32 @@ int main(void) {
     assert!(line(&refused).contains("a mutex that its main thread holds"), "{}", line(&refused));
 }
 
+/// In each clone this thread has the number that the lock has noted.
+#[test]
+fn a_lock_in_a_shared_file_that_a_thread_holds_is_refused() {
+    let program = Program::new(
+        r#"
+static void *lock; static int kind; static volatile int held;
+static void *holder(void *x) { if (kind == 3) pthread_rwlock_wrlock(lock); else pthread_mutex_lock(lock); held = 1; for (;;) pause(); }
+int main(int argc, char **argv) {
+    kind = atoi(argv[2]); int fd = open(argv[1], O_CREAT | O_RDWR | O_TRUNC, 0600); ftruncate(fd, 4096); lock = mmap(0, 4096, 3, MAP_SHARED, fd, 0);
+    pthread_mutexattr_t m; pthread_mutexattr_init(&m); pthread_mutexattr_setpshared(&m, PTHREAD_PROCESS_SHARED);
+    if (kind == 1) pthread_mutexattr_settype(&m, PTHREAD_MUTEX_RECURSIVE);
+    if (kind == 2) pthread_mutexattr_setrobust(&m, PTHREAD_MUTEX_ROBUST);
+    pthread_rwlockattr_t r; pthread_rwlockattr_init(&r); pthread_rwlockattr_setpshared(&r, PTHREAD_PROCESS_SHARED);
+    if (kind == 3) pthread_rwlock_init(lock, &r); else pthread_mutex_init(lock, &m);
+    pthread_t t; pthread_create(&t, 0, holder, 0); while (!held) usleep(1000);
+    READY; return 0;
+}
+"#,
+    );
+    let file = program.place.path().join("file");
+    for kind in ["0", "1", "2", "3"] {
+        let refused = program.try_warm(&[file.to_str().unwrap(), kind]);
+        assert!(line(&refused).contains("so would all clones together (file)"), "{kind}: {}", line(&refused));
+    }
+}
+
 /// The host's pool may have no page for a clone that writes to one.
 #[test]
 fn private_huge_pages_are_refused_in_both_kinds_of_template() {

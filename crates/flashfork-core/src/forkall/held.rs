@@ -10,6 +10,8 @@
 //! (pthread_cond_wait(3)), and have its address in hands to lock it again, on their stacks or in registers: what so
 //! few places of the memory point to is none.
 //!
+//! In files that are mapped shared those count that any thread holds: all clones would hold them together.
+//!
 //! Robust ones need no search: the thread's list has them, and the one that it is about to lock (set_robust_list(2)).
 //!
 //! One that it waits for is known: the kernel's call names it. For some of these glibc has read the thread's number
@@ -17,6 +19,7 @@
 
 use super::frame::{self, register};
 use super::frozen::{Frozen, Thread};
+use super::memory;
 use super::unfit::{NAME, Unfit, What};
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::scan::Region;
@@ -41,13 +44,16 @@ const ERRORCHECK: u32 = 2;
 const INHERITS: u32 = 0x20;
 const PROTECTS: u32 = 0x40;
 const SHARED: u32 = 0x80;
+const ROBUST: u32 = 0x10;
 /// With what elision has decided. Not with what is robust.
 const KNOWN: u32 = TYPE | INHERITS | PROTECTS | SHARED | 0x100 | 0x200;
+/// Of a mutex.
+const MOST_USERS: u32 = 1 << 16;
 /// Of a lock word that holds a number (futex(2)): that, and whether somebody waits.
 const NUMBER: u32 = 0x3fff_ffff;
 const WAITERS: u32 = 1 << 31;
 
-/// Refuses a program whose main thread holds one, or waits for one.
+/// Refuses a program whose main thread holds one, or waits for one, or one of whose threads holds one in a shared file.
 pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
     if frozen.main().is_some_and(|main| waits(main) || has_robust(main)) {
         return Err(Unfit::new(What::Mutex, 0));
@@ -59,15 +65,21 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
     let Frozen { text, list, pid, threads, count, .. } = frozen;
     let mut regions = [Region::default(); REGIONS];
     let mut pagemap = Pagemap::open(&mut regions)?;
-    let (mut held, mut waited) = (None, Waited::NONE);
+    let (mut held, mut waited, mut together) = (None, Waited::NONE, None);
+    let tids = || threads[..*count].iter().map(|thread| thread.tid);
+    let (low, high) = (tids().min(), tids().max());
+    let is_ours = |tid| low <= Some(tid) && Some(tid) <= high && tids().any(|other| other == tid);
     for_each_written(text, &own, &mut pagemap, |pages, shared, path| {
-        let is_one = |at| match how_held(at, *pid) {
+        if shared && path.starts_with(b"/") && path != memory::ANONYMOUS && has_one(pages, is_ours, list, is_shared) {
+            together = Some(named(path));
+        }
+        let is_one = |at, _| match how_held(at, *pid) {
             Some(1) => true,
             // Of shared memory others may wait in other processes.
             Some(users) => shared || !waited.note(at, users),
             None => false,
         };
-        if held.is_none() && has_one(pages, *pid, list, is_one) {
+        if held.is_none() && has_one(pages, |tid| tid == *pid, list, is_one) {
             held = Some(named(path));
         }
     })?;
@@ -85,7 +97,9 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
             }
         })?;
     }
-    held.map_or(Ok(()), |name| Err(Unfit { name, ..Unfit::new(What::Mutex, 0) }))
+    let together = together.map(|name| (What::SharedLock, name));
+    let found = together.or(held.map(|name| (What::Mutex, name)));
+    found.map_or(Ok(()), |(what, name)| Err(Unfit { name, ..Unfit::new(what, 0) }))
 }
 
 /// Calls `each` with the memory that the program may have written, whether it is shared, and what is mapped there; the
@@ -175,17 +189,29 @@ fn named(path: &[u8]) -> [u8; NAME] {
     Unfit::named(What::Mutex, 0, last).name
 }
 
-/// Whether `is_one` says so of an address in a range at which a lock may lie that a thread holds; `chunk` is for copies
-/// of the range.
-fn has_one(range: Range, tid: i32, chunk: &mut [u8], mut is_one: impl FnMut(usize) -> bool) -> bool {
+/// Whether `is_one` says so of an address in a range at which a lock may lie that one of some threads holds; `chunk` is
+/// for copies of the range.
+fn has_one(
+    range: Range,
+    is_owner: impl Fn(i32) -> bool,
+    chunk: &mut [u8],
+    mut is_one: impl FnMut(usize, i32) -> bool,
+) -> bool {
     any_chunk(range, chunk, |at, bytes| {
-        let owned = |(_, word): &(usize, &[u8])| word.starts_with(&tid.to_ne_bytes());
-        bytes
-            .chunks_exact(8)
+        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word) as i32);
+        words
             .enumerate()
-            .filter(owned)
-            .any(|(i, _)| is_one(at + 8 * i - OWNER) || is_written(at + 8 * i - WRITER, tid) == Ok(true))
+            .filter(|(_, tid)| is_owner(*tid))
+            .any(|(i, tid)| is_one(at + 8 * i - OWNER, tid) || is_written(at + 8 * i - WRITER, tid) == Ok(true))
     })
+}
+
+/// Whether what lies there is a mutex for several processes that a thread holds.
+fn is_shared(at: usize, tid: i32) -> bool {
+    let Ok([lock, _, owner, users, kind]) = words::<5>(at) else { return false };
+    let is_locked = lock & NUMBER == tid as u32 || lock == 1 || lock == 2 || kind & PROTECTS != 0;
+    let is_kind = kind & SHARED != 0 && kind & !(KNOWN | ROBUST) == 0;
+    is_locked && is_kind && owner == tid as u32 && (1..=MOST_USERS).contains(&users)
 }
 
 /// Whether `is` says so of a piece of a range that could be read: its address, and a copy of it in `chunk`.
@@ -263,7 +289,6 @@ fn has_robust(thread: &Thread) -> bool {
 
 /// By the fields of a mutex whose owner is `tid`.
 fn holds(lock: u32, count: u32, users: u32, kind: u32, tid: u32) -> bool {
-    const MOST_USERS: u32 = 1 << 16;
     if kind & !KNOWN != 0 || users == 0 || users > MOST_USERS {
         return false;
     }
@@ -299,7 +324,7 @@ mod tests {
             let before = how_held(at, tid);
             libc::pthread_mutex_lock(mutex);
             let page = Range::new(at & !7, at + size_of::<libc::pthread_mutex_t>());
-            let found = has_one(page, tid, &mut [0; 64], |at| how_held(at, tid) == Some(1));
+            let found = has_one(page, |other| other == tid, &mut [0; 64], |at, tid| how_held(at, tid) == Some(1));
             libc::pthread_mutex_unlock(mutex);
             (before, found, how_held(at, tid))
         };

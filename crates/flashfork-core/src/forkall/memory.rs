@@ -12,7 +12,7 @@ use linux_raw_sys::general as k;
 const BYTES: usize = 64 << 20;
 
 /// How the kernel names shared anonymous memory.
-const ANONYMOUS: &[u8] = b"/dev/zero (deleted)";
+pub const ANONYMOUS: &[u8] = b"/dev/zero (deleted)";
 /// Files that are memory only. Those without a name (memfd, memfd_secret, huge pages, System V) are deleted files to
 /// the kernel.
 const MEMORY_FILES: &[u8] = b"/dev/shm/";

@@ -101,6 +101,8 @@ pub enum What {
     Crate,
     /// A lock that its main thread holds or waits for, and only this could unlock.
     Mutex,
+    /// A lock in a shared file that one of its threads holds.
+    SharedLock,
     /// A call by which it is looked at is refused; the name says which.
     Forbidden,
     /// A system call failed; the number is its error.
@@ -108,7 +110,7 @@ pub enum What {
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 48] = [
+pub const WORDS: [(&str, &str); 49] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -205,6 +207,10 @@ pub const WORDS: [(&str, &str); 48] = [
     (
         "a mutex that its main thread holds or waits for and that clones could not unlock (recursive, error-checking, robust or with priority inheritance), or a rwlock that it has locked to write",
         "make it ready while its main thread waits for something, or try again",
+    ),
+    (
+        "a lock in a file that it maps shared which one of its threads holds, and so would all clones together",
+        "make it ready while none of its threads holds that",
     ),
     (
         "a guard against being looked at",
