@@ -442,9 +442,9 @@ int main(void) {
     pthread_t t; pthread_create(&t, 0, other, 0);
     READY;
     for (int i = 0; i < 1000; i++) { int v = ++m[0]; sched_yield(); if (m[0] != v) { puts("another's"); return 1; } }
-    int pid = fork(); if (!pid) { m[0] = 99; _exit(0); } waitpid(pid, 0, 0);
+    int pid = fork(), status; if (!pid) { m[0] = 99; _exit(access(hidden, F_OK) && errno == EFAULT); } waitpid(pid, &status, 0);
     mprotect((char *)m + 4096, 4096, PROT_READ);
-    printf("%d %d %s\n", m[0], m[1024], hidden); return 0;
+    printf("%d %d %s %d\n", m[0], m[1024], hidden, WEXITSTATUS(status)); return 0;
 }
 "#,
     )

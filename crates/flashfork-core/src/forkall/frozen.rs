@@ -42,6 +42,7 @@ pub struct Frozen {
     pub(super) timers: Timers,
     pub(super) pending: Pending,
     pub(super) shared: Shared,
+    pub(super) left_out: LeftOut,
     pub(super) settings: Settings,
     pub(super) handlers: Handlers,
     pub(super) asking: Code,
@@ -259,6 +260,17 @@ pub struct Mapping {
 pub struct Shared {
     pub all: [Mapping; MAPPINGS],
     pub count: usize,
+}
+
+/// Memory that forks leave out (`MADV_DONTFORK`), but not those by which clones are made.
+pub struct LeftOut {
+    pub all: [Range; LeftOut::MOST],
+    pub count: usize,
+}
+
+impl LeftOut {
+    /// Most ranges.
+    const MOST: usize = 16 * 1024;
 }
 
 /// Longest name of a directory, with its NUL.

@@ -1,11 +1,11 @@
 //! Memory of which a fork would not give a clone its own.
 
-use super::frozen::{Frozen, Mapping, Shared};
+use super::frozen::{Frozen, LeftOut, Mapping, Shared};
 use super::unfit::{Unfit, What};
 use crate::never_seal::Reason;
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::Range;
-use crate::sys::{self, MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PAGE, PROT_READ, PROT_WRITE, Result};
+use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PAGE, PROT_READ, PROT_WRITE, Result};
 use linux_raw_sys::general as k;
 
 /// Most bytes of shared anonymous memory, which each clone copies.
@@ -19,12 +19,13 @@ const MEMORY_FILES: &[u8] = b"/dev/shm/";
 
 /// Looks at all mappings. Memory that forks leave out (`MADV_DONTFORK`; V8 has its heap so) is the program's too.
 pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
-    let Frozen { text, shared, files, .. } = frozen;
-    shared.count = 0;
+    let Frozen { text, shared, files, left_out, .. } = frozen;
+    (shared.count, left_out.count) = (0, 0);
     let mut unfit = None;
     vma::for_each(c"/proc/thread-self/smaps", text, |v| {
         let device = v.flags.has(b"io") || v.flags.has(b"pf");
         if v.flags.has(b"dc") && !device {
+            left_out.note(v.range)?;
             // SAFETY: nothing is discarded.
             unsafe { sys::madvise(v.range.start, v.range.len(), k::MADV_DOFORK) }?;
         }
@@ -118,8 +119,26 @@ pub fn hold_archives(frozen: &mut Frozen) -> Result<()> {
     Ok(())
 }
 
-/// In a clone: copies it, so that no other clone writes to it.
+impl LeftOut {
+    fn note(&mut self, range: Range) -> Result<()> {
+        match self.all[..self.count].last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => {
+                *self.all.get_mut(self.count).ok_or(Errno::E2BIG)? = range;
+                self.count += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// In a clone: copies what is shared, so that no other clone writes to it, and has its forks leave out what its
+/// template's did.
 pub fn renew(frozen: &Frozen) -> Result<()> {
+    for range in &frozen.left_out.all[..frozen.left_out.count] {
+        // SAFETY: nothing is discarded.
+        unsafe { sys::madvise(range.start, range.len(), k::MADV_DONTFORK) }?;
+    }
     for mapping in &frozen.shared.all[..frozen.shared.count] {
         let Mapping { range, prot, .. } = *mapping;
         let readable = prot & PROT_READ != 0;
