@@ -169,7 +169,11 @@ const DESCRIPTORS: [(&str, &str); 28] = [
 ];
 
 /// What some kernels don't know or allow; then the program ends with 77.
-const NEWER: [(&str, &str); 7] = [
+const NEWER: [(&str, &str); 8] = [
+    (
+        "OF_THREAD(unsigned long node = 1; if (syscall(SYS_set_mempolicy, 2, &node, 65ul)) exit(77));",
+        "an attribute that its clones would not have (set_mempolicy",
+    ),
     (
         "unsigned parameters[30] = {0}; if (syscall(SYS_io_uring_setup, 8, parameters) < 0) exit(77);",
         "an object through which the kernel writes its memory",

@@ -1,7 +1,7 @@
 //! What a thread has that only it can ask, and clones have from the maker: it must have the same. And a sandbox, in
 //! which the maker could not do its work.
 
-use super::frozen::Frozen;
+use super::frozen::{ANSWERS, Frozen};
 use super::inject::inject;
 use super::raw::call;
 use super::unfit::{Unfit, What};
@@ -10,7 +10,7 @@ use crate::sys::{self, Errno};
 use syscalls::Sysno;
 
 /// What is asked, and how. The kernel answers by what it returns, or where the question says so.
-const QUESTIONS: [(&[u8], What, Sysno, [usize; 3]); 11] = [
+const QUESTIONS: [(&[u8], What, Sysno, [usize; 3]); 12] = [
     (b"secure bits", What::Credentials, Sysno::prctl, [27, 0, 0]),
     (b"session keyring", What::Credentials, Sysno::keyctl, [0, -3isize as usize, 0]),
     (b"process keyring", What::Credentials, Sysno::keyctl, [0, -2isize as usize, 0]),
@@ -21,11 +21,13 @@ const QUESTIONS: [(&[u8], What, Sysno, [usize; 3]); 11] = [
     (b"PR_SET_TSC", What::Attribute, Sysno::prctl, [25, ANSWER, 0]),
     (b"ARCH_SET_CPUID", What::Attribute, Sysno::arch_prctl, [0x1011, 0, 0]),
     (b"personality", What::Attribute, Sysno::personality, [0xffff_ffff, 0, 0]),
+    (b"set_mempolicy", What::Attribute, Sysno::get_mempolicy, [ANSWER, MASK, 64 * (ANSWERS - 1)]),
     (b"ioprio", What::Attribute, Sysno::ioprio_get, [1, 0, 0]),
 ];
 
-/// In place of the address of an `int` for the answer.
+/// In place of the address of an `int` for the answer, and of all words behind that.
 const ANSWER: usize = usize::MAX;
+const MASK: usize = usize::MAX - 1;
 
 /// With all threads stopped, whose registers are known.
 pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
@@ -40,15 +42,19 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
             if number == Sysno::ioprio_get && thread.nice != nice {
                 continue;
             }
-            let [first, second, third] =
-                arguments.map(|argument| if argument == ANSWER { answer as usize } else { argument });
+            let [first, second, third] = arguments.map(|argument| match argument {
+                ANSWER => answer as usize,
+                MASK => answer.wrapping_add(1) as usize,
+                number => number,
+            });
             // SAFETY: the questions change nothing; the kernel writes to memory of the maker's at most.
             let (own, its) = unsafe {
-                answer.write_volatile(0);
-                let own = (call(number, [first, second, third, 0]), answer.read_volatile());
-                answer.write_volatile(0);
+                let answers = answer.cast::<[u64; ANSWERS]>();
+                answers.write_volatile([0; ANSWERS]);
+                let own = (call(number, [first, second, third, 0]), answers.read_volatile());
+                answers.write_volatile([0; ANSWERS]);
                 let its = inject(thread.tid, &thread.registers, number, [first, second, third, 0]);
-                (own, (its, answer.read_volatile()))
+                (own, (its, answers.read_volatile()))
             };
             if own != its {
                 return Err(Unfit::named(what, thread.tid, name));

@@ -8,6 +8,9 @@ use crate::range::Range;
 /// Bytes of the maker's stack.
 pub const STACK: usize = 512 * 1024;
 
+/// Words for the answers of injected calls.
+pub const ANSWERS: usize = 16;
+
 /// Most threads.
 pub const THREADS: usize = 4096;
 
@@ -21,7 +24,7 @@ pub struct Frozen {
     pub(super) list: [u8; 32 * 1024],
     pub(super) small: [u8; 8 * 1024],
     /// Where injected calls write to.
-    pub(super) answers: [u64; 16],
+    pub(super) answers: [u64; ANSWERS],
     /// What the maker is made by.
     pub(super) trampoline: Trampoline,
     /// The program.
