@@ -137,7 +137,7 @@ static void *other(void *x) { for (;;) pause(); }
 static void set(int fd, int level, int which, int value) { if (setsockopt(fd, level, which, &value, 4)) perror("set"); }
 static void all(int fd) {
     static const int levels[] = {SOL_SOCKET, IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6};
-    static const int whiches[][16] = {{SO_REUSEADDR, SO_REUSEPORT, SO_BROADCAST, SO_KEEPALIVE, SO_RCVTIMEO, SO_SNDTIMEO, SO_SNDBUF, SO_RCVBUF, SO_PASSCRED, SO_LINGER},
+    static const int whiches[][16] = {{SO_REUSEADDR, SO_REUSEPORT, SO_BROADCAST, SO_KEEPALIVE, SO_RCVTIMEO, SO_SNDTIMEO, SO_SNDBUF, SO_RCVBUF, SO_PASSCRED, SO_LINGER, SO_PRIORITY},
         {IP_TTL, IP_TOS}, {TCP_NODELAY, TCP_KEEPIDLE, TCP_MAXSEG}, {IPV6_V6ONLY, IPV6_UNICAST_HOPS}};
     for (int l = 0; l < 4; l++) for (int i = 0; whiches[l][i]; i++) {
         unsigned char b[16] = {0}; socklen_t n = 16; if (getsockopt(fd, levels[l], whiches[l][i], b, &n)) { printf("- "); continue; }
@@ -151,7 +151,7 @@ int main(void) {
     socketpair(AF_UNIX, SOCK_STREAM, 0, s);
     struct timeval wait = {3, 0}; setsockopt(u, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait); setsockopt(s[1], SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
     set(u, SOL_SOCKET, SO_BROADCAST, 1); set(u, IPPROTO_IP, IP_TTL, 5); set(u, IPPROTO_IP, IP_TOS, 16);
-    set(t, SOL_SOCKET, SO_REUSEADDR, 1); set(t, SOL_SOCKET, SO_REUSEPORT, 1); set(t, IPPROTO_TCP, TCP_NODELAY, 1); set(t, SOL_SOCKET, SO_KEEPALIVE, 1); set(t, IPPROTO_TCP, TCP_KEEPIDLE, 77);
+    set(t, SOL_SOCKET, SO_REUSEADDR, 1); set(t, SOL_SOCKET, SO_REUSEPORT, 1); set(t, IPPROTO_TCP, TCP_NODELAY, 1); set(t, SOL_SOCKET, SO_KEEPALIVE, 1); set(t, IPPROTO_TCP, TCP_KEEPIDLE, 77); set(t, IPPROTO_IP, IP_TOS, 16); set(t, SOL_SOCKET, SO_PRIORITY, 5);
     struct linger slow = {1, 9}; setsockopt(t, SOL_SOCKET, SO_LINGER, &slow, sizeof slow);
     set(six, IPPROTO_IPV6, IPV6_V6ONLY, 1); set(s[0], SOL_SOCKET, SO_SNDBUF, 65536); set(s[1], SOL_SOCKET, SO_RCVBUF, 32768); set(s[1], SOL_SOCKET, SO_PASSCRED, 1);
     pthread_t thread; pthread_create(&thread, 0, other, 0);

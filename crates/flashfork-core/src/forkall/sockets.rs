@@ -38,18 +38,20 @@ const UDP: usize = 17;
 const IPV6: usize = 41;
 
 /// Options that are a number or a short structure, by level.
-const OPTIONS: [(usize, &[usize]); 5] = [
+const OPTIONS: [(usize, &[usize]); 6] = [
     (
         SOL_SOCKET,
         &[
-            2, 5, 6, SO_SNDBUF, SO_RCVBUF, 9, 10, 11, 12, 13, 15, 16, 18, 20, 21, 25, 29, 34, 35, 36, 37, 40, 42, 43,
-            44, 46, 47, 60, 61, 76,
+            2, 5, 6, SO_SNDBUF, SO_RCVBUF, 9, 10, 11, 13, 15, 16, 18, 20, 21, 25, 29, 34, 35, 36, 37, 40, 42, 43, 44,
+            46, 47, 60, 61, 76,
         ],
     ),
     (IP, &[1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 15, 18, 19, 20, 21, 22, 23, 24, 32, 33, 34, 49, 50]),
     (TCP, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 16, 18, 23, 25, 27, 30, 36, 37]),
     (UDP, &[1, 100, 101, 102, 103, 104]),
     (IPV6, &[7, 16, 17, 18, 19, 23, 25, 26, 29, 33, 49, 51, 66, 67, 70, 72, 73, 76]),
+    // SO_PRIORITY, which IP_TOS sets, too.
+    (SOL_SOCKET, &[12]),
 ];
 
 fn option_bytes(fd: i32, level: usize, which: usize) -> Option<([u8; OPTION], usize)> {
