@@ -268,6 +268,24 @@ int main(void) {
     .is_the_same_in_clones(3);
 }
 
+#[test]
+fn a_signal_that_the_program_has_sent_itself_comes_from_its_clone() {
+    Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    sigset_t s; sigemptyset(&s); sigaddset(&s, SIGUSR1); sigaddset(&s, SIGUSR2); sigaddset(&s, SIGRTMIN); pthread_sigmask(SIG_BLOCK, &s, 0);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    kill(getpid(), SIGUSR1); pthread_kill(pthread_self(), SIGUSR2); sigqueue(getpid(), SIGRTMIN, (union sigval){7});
+    READY;
+    for (int i = 0; i < 3; i++) { siginfo_t info; int n = sigwaitinfo(&s, &info); printf("%d %d %d\n", n, info.si_code, info.si_pid == getpid()); }
+    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(2);
+}
+
 /// Not even root may queue it for another thread as what it was.
 #[test]
 fn a_signal_that_waits_for_one_thread_is_that_threads() {

@@ -21,9 +21,27 @@ impl Pending {
 
 impl Sent {
     pub fn signal(&self) -> i32 {
-        i32::from_ne_bytes(self.info[..4].try_into().unwrap_or_default())
+        self.number(0)
+    }
+
+    /// The process that has sent it by a call that says so (`SI_USER`, `SI_QUEUE`, `SI_MESGQ`, `SI_TKILL`).
+    fn sender(&self) -> Option<i32> {
+        const CODE: usize = 8;
+        [0, -1, -3, -6].contains(&self.number(CODE)).then(|| self.number(SENDER))
+    }
+
+    fn set_sender(&mut self, pid: i32) {
+        self.info[SENDER..SENDER + 4].copy_from_slice(&pid.to_ne_bytes());
+    }
+
+    fn number(&self, at: usize) -> i32 {
+        i32::from_ne_bytes(self.info[at..at + 4].try_into().unwrap_or_default())
     }
 }
+
+/// Where `si_pid` lies; and in place of the program's own number, which is another in each clone.
+const SENDER: usize = 16;
+const OWN: i32 = -1;
 
 /// A thread has stopped with a signal that it was about to get.
 pub fn taken(pending: &mut Pending, tid: i32) -> core::result::Result<(), Unfit> {
@@ -39,7 +57,10 @@ pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
     for thread in &threads[..*count] {
         peek(pending, thread.tid, false)?;
     }
-    peek(pending, *pid, true)
+    peek(pending, *pid, true)?;
+    let own = pending.all[..pending.count].iter_mut().filter(|sent| sent.sender() == Some(*pid));
+    own.for_each(|sent| sent.set_sender(OWN));
+    Ok(())
 }
 
 fn peek(pending: &mut Pending, tid: i32, shared: bool) -> core::result::Result<(), Unfit> {
@@ -86,6 +107,10 @@ impl Pending {
 
     fn each(&self, tid: i32, send: impl Fn(usize, usize) -> Result<usize>) -> Result<()> {
         for sent in self.all[..self.count].iter().filter(|sent| sent.tid == tid) {
+            let mut sent = *sent;
+            if sent.sender() == Some(OWN) {
+                sent.set_sender(sys::getpid());
+            }
             match send(sent.signal() as usize, sent.info.as_ptr() as usize) {
                 // More than the caller may have pending (`RLIMIT_SIGPENDING`), as for any other sender.
                 Ok(_) | Err(Errno::EAGAIN) => {}
