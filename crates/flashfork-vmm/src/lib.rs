@@ -20,4 +20,5 @@ pub mod memory;
 pub mod pool;
 pub mod shell;
 pub mod state;
+pub mod store;
 pub mod template;

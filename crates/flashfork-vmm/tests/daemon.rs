@@ -96,21 +96,21 @@ fn a_killed_shell_harms_no_other() {
 }
 
 #[test]
-fn a_killed_daemon_leaves_nothing_that_the_next_one_does_not_clean() {
+fn a_killed_daemon_leaves_no_shell_but_clones_and_its_socket_to_the_next_one() {
     let Some(mut daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    daemon.clones("t", &json!({ "wait": false }));
+    let clone = daemon.clones("t", &json!({ "wait": false })).remove(0);
     daemon.settle_with(1);
     let shells = daemon.shells();
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
-    eventually(|| !shells.iter().any(|pid| exists(*pid)));
+    eventually(|| shells.iter().all(|pid| exists(*pid) == (*pid == clone.pid)));
     assert!(daemon.socket.exists());
     daemon.child = command(&daemon.socket).spawn().unwrap();
     eventually(|| UnixStream::connect(&daemon.socket).is_ok());
     let second = command(&daemon.socket).output().unwrap();
     assert!(String::from_utf8_lossy(&second.stderr).contains("already"), "{second:?}");
-    assert_eq!(daemon.done::<Vec<Template>>("GET", "/v1/templates", &Value::Null), []);
+    assert_eq!(daemon.done::<Vec<Clone>>("GET", "/v1/clones", &Value::Null)[0].pid, clone.pid);
 }
 
 #[test]

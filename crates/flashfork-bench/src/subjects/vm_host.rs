@@ -21,6 +21,7 @@ use flashfork_proto::shape::{Pages, Shape};
 use flashfork_proto::shell::{Boot, BootGuest, Ended, FromShell, ToShell};
 use flashfork_vmm::machine::Blank;
 use flashfork_vmm::pool::{Program, Shell};
+use flashfork_vmm::store::Store;
 use kvm_ioctls::Kvm;
 
 use flashfork_measure::BenchError;
@@ -57,7 +58,8 @@ impl Host {
 
     /// A shell of `shape`, prepared and locked in.
     pub(crate) fn shell(&self, shape: Shape) -> Result<Shell, BenchError> {
-        Shell::start(&self.program, &self.descriptor, shape, None).map_err(vm)
+        let store = Store::none().map_err(|error| BenchError::system("make a pipe", error))?;
+        Shell::start(&self.program, &self.descriptor, shape, None, &store).map_err(vm)
     }
 
     /// Boots a tiny guest in a new shell; it runs when this returns.

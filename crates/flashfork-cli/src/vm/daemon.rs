@@ -5,11 +5,14 @@ use flashfork_proto::api;
 use flashfork_terminal::CliError;
 use flashfork_terminal::places;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal, set_parent_process_death_signal};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::os::unix::net::SocketAddr;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -86,7 +89,8 @@ pub fn find(socket: &Path) -> Result<Option<Client>, CliError> {
     check_place(socket)?;
     let client = Client::new(socket);
     if !client.answers()? {
-        return Ok(None);
+        // What an ended daemon has left runs on, for the next one.
+        return if has_left(socket) { start_at(socket).map(Some) } else { Ok(None) };
     }
     let own = env!("CARGO_PKG_VERSION");
     let daemon = client.daemon()?;
@@ -102,9 +106,18 @@ pub fn find(socket: &Path) -> Result<Option<Client>, CliError> {
 
 /// The daemon at `socket`, started if nobody listens there.
 pub fn connect(socket: &Path) -> Result<Client, CliError> {
-    if let Some(client) = find(socket)? {
-        return Ok(client);
-    }
+    find(socket)?.map_or_else(|| start_at(socket), Ok)
+}
+
+/// Whether templates and clones are there without a daemon: what holds them listens beside its socket, for packets and
+/// no streams.
+fn has_left(socket: &Path) -> bool {
+    let mut store = socket.as_os_str().to_owned();
+    store.push(".store");
+    UnixStream::connect(PathBuf::from(store)).is_err_and(|e| e.raw_os_error() == Some(Errno::PROTOTYPE.raw_os_error()))
+}
+
+fn start_at(socket: &Path) -> Result<Client, CliError> {
     let dir = socket.parent().filter(|dir| !dir.exists());
     let mut command = command(socket)?;
     // A session of its own: it outlives this command and its terminal.
@@ -122,7 +135,10 @@ pub fn stop(socket: &Path) -> Result<bool, CliError> {
     check_place(socket)?;
     let client = Client::new(socket);
     if !client.answers()? {
-        return Ok(false);
+        if !has_left(socket) {
+            return Ok(false);
+        }
+        start_at(socket)?;
     }
     // Whatever else listens isn't ended.
     client.daemon()?;
@@ -132,7 +148,8 @@ pub fn stop(socket: &Path) -> Result<bool, CliError> {
         move |e| CliError::Unable(format!("{what}: {e}"))
     };
     let process = pidfd_open(pid, PidfdFlags::empty()).map_err(failed("find"))?;
-    pidfd_send_signal(&process, Signal::TERM).map_err(failed("end"))?;
+    // The other signals leave what it has to the next one.
+    pidfd_send_signal(&process, Signal::INT).map_err(failed("end"))?;
     let mut ended = [PollFd::new(&process, PollFlags::IN)];
     match poll(&mut ended, Some(&STOP)).map_err(failed("wait for"))? {
         0 => Err(CliError::Unable(format!("the VM daemon, process {pid}, was told to end and goes on"))),
@@ -155,7 +172,7 @@ impl Private {
         let socket = dir.path().join("vmd.sock");
         let mut command = command(&socket)?;
         // SAFETY: between fork and exec, one system call.
-        unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
+        unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::INT))?)) };
         let child = start(&mut command, &socket)?;
         Ok(Self { child, client: Client::new(&socket), _dir: dir })
     }
@@ -163,12 +180,20 @@ impl Private {
 
 impl Drop for Private {
     fn drop(&mut self) {
-        end(&mut self.child);
+        // Killed, it would leave what it has to another one.
+        let told = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).and_then(|process| {
+            pidfd_send_signal(&process, Signal::INT)?;
+            poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&STOP))
+        });
+        match told {
+            Ok(1) => drop(self.child.wait()),
+            _ => end(&mut self.child),
+        }
     }
 }
 
 fn end(child: &mut Child) {
-    // Both fail if it has ended already. Its shells die with it.
+    // Both fail if it has ended already. It has nothing yet.
     let _ = child.kill();
     let _ = child.wait();
 }

@@ -19,6 +19,8 @@ fn main() -> ExitCode {
         eprintln!("flashfork-shell: standard input is no socket: this program is started by flashfork's VM daemon");
         return ExitCode::from(2);
     }
+    // A session of its own: neither the daemon's terminal nor its end signals this process. Fails where it has one.
+    let _ = rustix::process::setsid();
     // Whatever else the daemon had open is none of this process's business. Missing before Linux 5.9, where everything
     // there is closed on exec anyway.
     // SAFETY: this program has opened nothing yet.

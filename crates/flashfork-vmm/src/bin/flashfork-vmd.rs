@@ -3,10 +3,12 @@
 use clap::Parser;
 use flashfork_vmm::api;
 use flashfork_vmm::daemon::{Daemon, DaemonError, Settings, Socket, SocketError};
-use flashfork_vmm::pool::Program;
+use flashfork_vmm::pool::{Cgroups, Program};
+use flashfork_vmm::store::{self, Kept, Place, Store, StoreError};
 use kvm_ioctls::Kvm;
 use sd_notify::NotifyState;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -38,6 +40,9 @@ struct Args {
     /// Print a description of the interface (OpenAPI) and end
     #[arg(long)]
     openapi: bool,
+    /// Be what holds templates and clones over the daemon's end. Started by the daemon
+    #[arg(long, hide = true)]
+    store: bool,
 }
 
 /// Why the daemon doesn't run.
@@ -49,6 +54,8 @@ enum VmdError {
     Socket(#[from] SocketError),
     #[error(transparent)]
     Daemon(#[from] DaemonError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     #[error("cannot serve: {0}")]
     Serve(#[from] std::io::Error),
 }
@@ -66,6 +73,11 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), VmdError> {
     if args.openapi {
         return Ok(writeln!(std::io::stdout(), "{}", api::openapi())?);
+    }
+    if args.store {
+        // SAFETY: they are this process's own, which has just begun, and its output is written to no more.
+        let (listener, first) = unsafe { (OwnedFd::from_raw_fd(0), OwnedFd::from_raw_fd(1)) };
+        return Ok(store::serve(&listener, first)?);
     }
     // SAFETY: there is one thread, and it has opened nothing.
     let socket = match unsafe { Socket::inherited() }? {
@@ -86,12 +98,61 @@ fn run(args: &Args) -> Result<(), VmdError> {
         pool: args.pool,
         remember: args.remember,
     };
-    let daemon = Arc::new(Daemon::new(settings, Kvm::new())?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(threads()).build()?;
-    let served = runtime.block_on(serve(&socket, daemon));
-    // What still waits for a guest would keep the process; shells die with it.
-    runtime.shutdown_background();
-    Ok(served?)
+    let cgroups = Cgroups::delegated();
+    let (store, kept) = open_store(&socket, &cgroups, exe)?;
+    let started = || {
+        let daemon = Arc::new(Daemon::new(settings, Kvm::new(), cgroups, store.clone())?);
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(threads()).build()?;
+        Ok::<_, VmdError>((daemon, runtime))
+    };
+    let (daemon, runtime) = started().inspect_err(|_| store.leave())?;
+    daemon.take_over(kept, say)?;
+    // It stays: what is dropped would be no more.
+    let served = runtime.block_on(serve(&socket, daemon.clone()));
+    // Nobody hears of anything any more, whatever is still done.
+    match served {
+        Ok(End::ForGood) => store.end(),
+        _ if store.holds() => store.leave(),
+        _ => store.end(),
+    }
+    if let Err(e) = &served {
+        say(&VmdError::from(io::Error::new(e.kind(), e.to_string())).to_string());
+    }
+    socket.remove();
+    // What still waits for a guest would keep the process.
+    std::process::exit(i32::from(served.is_err()))
+}
+
+/// What a daemon's end is to what it has.
+enum End {
+    /// The next one has it.
+    Next,
+    ForGood,
+}
+
+fn say(line: &str) {
+    eprintln!("flashfork-vmd: {line}");
+}
+
+/// What holds templates and clones for the next daemon, and what it holds already.
+fn open_store(
+    socket: &Socket,
+    cgroups: &Result<Cgroups, String>,
+    program: PathBuf,
+) -> Result<(Arc<Store>, Vec<Kept>), VmdError> {
+    if socket.is_inherited() && cgroups.as_ref().is_ok_and(Cgroups::has_moved) {
+        // It could start no other daemon beside their control groups.
+        say("templates and clones end with this daemon: systemd is older than 254, or DelegateSubgroup= is missing");
+        return Ok((Store::none()?, Vec::new()));
+    }
+    match Store::at(Place { socket: socket.beside(".store"), program }, say) {
+        Err(e @ StoreError::Step(..)) => {
+            say(&format!("templates and clones end with this daemon: {e}"));
+            Ok((Store::none()?, Vec::new()))
+        }
+        other => Ok(other?),
+    }
 }
 
 /// Threads on which requests wait, for guests that may hang as long as they like. Each request has a connection, so
@@ -104,15 +165,15 @@ fn threads() -> usize {
 /// Where descriptors have no limit.
 const MOST_THREADS: usize = 1 << 20;
 
-async fn serve(socket: &Socket, daemon: Arc<Daemon>) -> std::io::Result<()> {
+async fn serve(socket: &Socket, daemon: Arc<Daemon>) -> io::Result<End> {
     let listener = socket.listener()?;
     listener.set_nonblocking(true)?;
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     // To systemd, where that has started it; else it does nothing.
     sd_notify::notify(&[NotifyState::Ready])?;
     tokio::select! {
-        () = api::serve(UnixListener::from_std(listener)?, api::router(daemon)) => Ok(()),
-        _ = term.recv() => Ok(()),
-        _ = int.recv() => Ok(()),
+        () = api::serve(UnixListener::from_std(listener)?, api::router(daemon)) => Ok(End::ForGood),
+        _ = term.recv() => Ok(End::Next),
+        _ = int.recv() => Ok(End::ForGood),
     }
 }

@@ -10,17 +10,20 @@ use super::claim::Claimed;
 use super::console::Console;
 use super::disks::Attached;
 use super::error::DaemonError;
+use super::kept::{self, CloneRecord};
 use super::memory;
 use super::own_fork::{self, OwnForks};
 use super::templates::Entry;
 use crate::pool::{Footprint, Pools, ShellFailure};
+use crate::store::{self, Descriptor, Held, Kind, Store};
 use flashfork_proto::api::{self, CloneState};
+use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Channel, ChannelError, ClaimTimes, Ended, FromShell, Renewal, ToShell};
 use flashfork_proto::{Generation, generation_hex};
 use forking::Promised;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,6 +55,10 @@ pub(super) struct Running {
     changed: Condvar,
     /// Held by who asks its shell for something that has an answer: one at a time.
     asking: Mutex<Promised>,
+    /// With its shell, until that has ended.
+    held: Arc<Held>,
+    /// What the next daemon is told of it that doesn't change, from when it is to have it.
+    kept: OnceLock<kept::Clone>,
 }
 
 #[derive(Debug)]
@@ -72,6 +79,10 @@ struct Life {
     forking: bool,
     /// It gave the fork signal by itself, as it may, and nobody has begun to fork it.
     forks_itself: bool,
+    /// It is on its way back to its template.
+    rolls_back: bool,
+    /// Answers are still to what another daemon had asked, up to so many [`FromShell::Done`], which none asks for.
+    of_another: u8,
 }
 
 /// What its shell was asked. There is room for one answer: a shell that was taken over may send any number.
@@ -92,6 +103,8 @@ pub(super) struct Born {
     pub(super) disks: Arc<Attached>,
     pub(super) cid: u32,
     pub(super) started: Instant,
+    /// Under an earlier daemon.
+    pub(super) past: Option<CloneRecord>,
 }
 
 impl Running {
@@ -102,40 +115,11 @@ impl Running {
         pools: &Arc<Pools>,
         gone: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<Arc<Self>, DaemonError> {
-        let Born { name, template, forked_from, origin, own_forks, job, disks, cid, started } = born;
-        let Claimed { mut shell, generation, times: claim, early } = claimed;
-        let first_exit_ns = nanoseconds(started.elapsed());
-        let life = Life {
-            generation,
-            started,
-            claim,
-            first_exit_ns,
-            ready_ns: None,
-            ended: None,
-            trouble: None,
-            question: Question::None,
-            owed: 0,
-            at_fork: false,
-            forking: false,
-            forks_itself: false,
-        };
+        let Claimed { mut shell, generation, times, early } = claimed;
+        let is_another_s = born.past.is_some();
         let channel = shell.channel();
-        let clone = Arc::new(Self {
-            name,
-            template,
-            forked_from,
-            origin,
-            own_forks,
-            job,
-            disks,
-            footprint: shell.footprint(),
-            cid,
-            channel: Mutex::new(Some(channel.clone())),
-            console: Console::default(),
-            life: Mutex::new(life),
-            changed: Condvar::new(),
-            asking: Mutex::default(),
-        });
+        let clone = Arc::new(Self::new(born, generation, times, shell.footprint(), shell.held()));
+        *lock(&clone.channel) = Some(channel.clone());
         let (listener, pools) = (clone.clone(), pools.clone());
         thread::Builder::new()
             .name("clone".into())
@@ -149,6 +133,7 @@ impl Running {
                     let found =
                         || ended.unwrap_or_else(|| Ended::Failed(format!("its shell ended: {}", shell.put_down())));
                     life.ended.get_or_insert_with(found);
+                    listener.save(&life);
                 }
                 *lock(&listener.channel) = None;
                 listener.console.end();
@@ -158,7 +143,122 @@ impl Running {
                 pools.bury(shell);
             })
             .map_err(|e| DaemonError::System("start a thread", e))?;
+        if is_another_s {
+            // Whatever that had begun is given up. A machine that has stood still has given all answers before.
+            clone.send_beside(vec![ToShell::Abandon, ToShell::Pause, ToShell::Resume]);
+        }
         Ok(clone)
+    }
+
+    /// One that has ended under an earlier daemon, and was `process`.
+    pub(super) fn ended(
+        born: Born,
+        generation: Generation,
+        claim: ClaimTimes,
+        (pid, shape): (u32, Shape),
+        held: Arc<Held>,
+    ) -> Arc<Self> {
+        let clone = Self::new(born, generation, claim, Footprint { pid, shape, cgroup: None }, held);
+        clone.console.end();
+        Arc::new(clone)
+    }
+
+    fn new(born: Born, generation: Generation, claim: ClaimTimes, footprint: Footprint, held: Arc<Held>) -> Self {
+        let Born { name, template, forked_from, origin, own_forks, job, disks, cid, started, past } = born;
+        let life = Life {
+            generation,
+            started,
+            claim,
+            first_exit_ns: past.as_ref().map_or_else(|| nanoseconds(started.elapsed()), |past| past.first_exit_ns),
+            ready_ns: past.as_ref().and_then(|past| past.ready_ns),
+            ended: past.as_ref().and_then(|past| past.ended.clone()),
+            trouble: past.as_ref().and_then(|past| past.trouble.clone()),
+            question: Question::None,
+            owed: 0,
+            at_fork: false,
+            forking: false,
+            forks_itself: false,
+            rolls_back: false,
+            of_another: if past.is_some() { 2 } else { 0 },
+        };
+        let kept = OnceLock::new();
+        if let Some(past) = past {
+            let _ = kept.set(past.clone);
+        }
+        Self {
+            name,
+            template,
+            forked_from,
+            origin,
+            own_forks,
+            job,
+            disks,
+            footprint,
+            cid,
+            channel: Mutex::default(),
+            console: Console::default(),
+            life: Mutex::new(life),
+            changed: Condvar::new(),
+            asking: Mutex::default(),
+            held,
+            kept,
+        }
+    }
+
+    /// From now on it goes on when this daemon ends, and the next one has it.
+    pub(super) fn keep(&self, store: &Arc<Store>) -> Result<(), DaemonError> {
+        let files = self.disks.shared()?;
+        let life = self.lock();
+        // Both are there as long as it lives.
+        let origin = self.origin.upgrade().and_then(|entry| entry.held.get().map(Held::id));
+        let cgroup = self.footprint.cgroup.as_ref().and_then(Weak::upgrade);
+        let kept = kept::Clone {
+            name: self.name.clone(),
+            template: self.template.clone(),
+            forked_from: self.forked_from.clone(),
+            origin,
+            budget: self.own_forks.hold(store),
+            job: self.job.clone(),
+            disks: self.disks.disks.iter().map(kept::Disk::of).collect(),
+            told: self.disks.told.clone(),
+            cid: self.cid,
+            pid: self.footprint.pid,
+            shape: self.footprint.shape,
+            cgroup: cgroup.map(|cgroup| cgroup.path().to_owned()),
+        };
+        let _ = self.kept.set(kept);
+        self.save_with(&life, files);
+        Ok(())
+    }
+
+    /// Writes down what has changed, before anybody else hears of it.
+    fn save(&self, life: &Life) {
+        self.save_with(life, Vec::new());
+    }
+
+    fn save_with(&self, life: &Life, new: Vec<Arc<dyn Descriptor>>) {
+        let Some(kept) = self.kept.get() else { return };
+        let record = store::seal(&CloneRecord {
+            clone: kept.clone(),
+            started_ns: kept::monotonic_ns().saturating_sub(nanoseconds(life.started.elapsed())),
+            generation: life.generation,
+            claim: life.claim,
+            first_exit_ns: life.first_exit_ns,
+            ready_ns: life.ready_ns,
+            trouble: life.trouble.clone(),
+            rolls_back: life.rolls_back,
+            ended: life.ended.clone(),
+        });
+        match &life.ended {
+            Some(_) => self.held.kill(Some(record)),
+            None => self.held.put(Kind::Clone, record, new),
+        }
+    }
+
+    /// Ends it, so that no daemon knows it any more.
+    pub(super) fn remove(&self) {
+        self.stop();
+        self.held.kill(None);
     }
 
     /// Until the shell's end; what it says of it, if it says anything.
@@ -176,17 +276,27 @@ impl Running {
             FromShell::Console(bytes) => self.console.write(&bytes),
             FromShell::Alive(generation) => {
                 let mut life = self.lock();
-                if life.generation == generation {
+                if life.generation == generation && life.ready_ns.is_none() {
                     life.ready_ns = Some(nanoseconds(life.started.elapsed()));
+                    self.save(&life);
                     self.changed.notify_all();
                 }
             }
             FromShell::Lap(_) => {}
             FromShell::Forked => self.note_fork_signal(),
-            FromShell::Trouble(line) => self.lock().trouble = Some(line),
+            FromShell::Trouble(line) => {
+                let mut life = self.lock();
+                life.trouble = Some(line);
+                self.save(&life);
+            }
             FromShell::Ended(ended) => return Some(ended),
             answer => {
                 let mut life = self.lock();
+                if life.of_another > 0 {
+                    life.of_another -= u8::from(answer == FromShell::Done);
+                    self.changed.notify_all();
+                    return None;
+                }
                 if life.owed > 0 {
                     life.owed -= 1;
                     return None;
@@ -317,24 +427,31 @@ impl Running {
             }
             let forks_itself = std::mem::take(&mut life.forks_itself);
             let trouble = life.trouble.take();
-            (
+            life.rolls_back = true;
+            let before = (
                 std::mem::replace(&mut life.generation, generation),
                 std::mem::replace(&mut life.started, started),
                 life.ready_ns.take(),
                 trouble,
                 forks_itself,
-            )
+            );
+            self.save(&life);
+            before
         };
         match self.answer(&ToShell::Rollback(Box::new(renewal)), &[], ANSWER) {
             Ok(FromShell::Claimed(times)) => {
                 let mut life = self.lock();
                 life.claim = times;
                 life.first_exit_ns = nanoseconds(started.elapsed());
+                life.rolls_back = false;
+                self.save(&life);
                 Ok(())
             }
             Err(Unanswered::Unasked(error)) => {
                 let mut life = self.lock();
                 (life.generation, life.started, life.ready_ns, life.trouble, life.forks_itself) = before;
+                life.rolls_back = false;
+                self.save(&life);
                 Err(error)
             }
             other => {
@@ -358,8 +475,15 @@ impl Running {
         patience: Duration,
         right: impl Fn() -> Result<(), ShellFailure>,
     ) -> Result<FromShell, Unanswered> {
+        let mut life = self.lock();
+        let waits = |life: &mut Life| life.of_another > 0 && life.ended.is_none();
+        life = self.changed.wait_timeout_while(life, ANSWER, waits).unwrap_or_else(PoisonError::into_inner).0;
+        if life.of_another > 0 {
+            return Err(Unanswered::Unasked(DaemonError::Deaf(self.name.clone())));
+        }
+        life.question = Question::Asked;
+        drop(life);
         let deadline = Instant::now() + patience;
-        self.lock().question = Question::Asked;
         if let Err(error) = self.send(message, fds) {
             self.lock().question = Question::None;
             return Err(Unanswered::Unasked(error));
@@ -435,14 +559,22 @@ impl Running {
         }
     }
 
-    /// Waits for nobody, as whoever hears its shell must.
     fn refuse_fork(self: &Arc<Self>) {
-        if let Err(DaemonError::Deaf(_)) = self.send(&ToShell::Refuse, &[]) {
-            let own = self.clone();
-            let sent = thread::Builder::new().name("refuse".into()).spawn(move || own.send_surely(&ToShell::Refuse));
-            if let Err(error) = sent {
-                self.end(Ended::Failed(format!("its guest waits at a fork signal: {error}")));
+        self.send_beside(vec![ToShell::Refuse]);
+    }
+
+    /// Waits for nobody, as whoever hears its shell must.
+    fn send_beside(self: &Arc<Self>, mut messages: Vec<ToShell>) {
+        while let Some(message) = messages.first() {
+            if let Err(DaemonError::Deaf(_)) = self.send(message, &[]) {
+                let own = self.clone();
+                let rest = move || messages.iter().for_each(|message| own.send_surely(message));
+                if let Err(error) = thread::Builder::new().name("send".into()).spawn(rest) {
+                    self.end(Ended::Failed(format!("its guest waits for an answer: {error}")));
+                }
+                return;
             }
+            messages.remove(0);
         }
     }
 

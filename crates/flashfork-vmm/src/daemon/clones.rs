@@ -50,7 +50,14 @@ pub(super) struct Announced<'a> {
 }
 
 /// A clone that keeps its template from being removed, from before its claim to its end.
-struct Alive(Arc<Entry>);
+pub(super) struct Alive(Arc<Entry>);
+
+impl Alive {
+    pub(super) fn of(entry: &Arc<Entry>) -> Self {
+        entry.alive.fetch_add(1, Ordering::AcqRel);
+        Self(entry.clone())
+    }
+}
 
 impl Drop for Alive {
     fn drop(&mut self) {
@@ -143,6 +150,12 @@ impl Daemon {
             self.take_back(&made);
             return Err(error);
         }
+        // Until here all of them would have ended with this daemon.
+        let nameless = if parent.forked_from.is_some() { entry.hold(&self.store, None) } else { Ok(()) };
+        if let Err(error) = nameless.and_then(|()| made.iter().try_for_each(|clone| clone.keep(&self.store))) {
+            self.take_back(&made);
+            return Err(error);
+        }
         Ok(made.iter().map(|clone| clone.show()).collect())
     }
 
@@ -153,7 +166,7 @@ impl Daemon {
 
     fn take_back(&self, made: &[Arc<Running>]) {
         for clone in made {
-            clone.stop();
+            clone.remove();
             self.lock().forget(clone);
         }
     }
@@ -179,13 +192,6 @@ impl Daemon {
         };
         let claimed = claim(pools, entry, disks, shells, renewal, cid)?;
         self.clones_made.fetch_add(1, Ordering::Relaxed);
-        let daemon = Arc::downgrade(self);
-        let gone = move |clone: &Arc<Running>| {
-            drop(alive);
-            if let Some(daemon) = daemon.upgrade() {
-                daemon.note_end(clone);
-            }
-        };
         let born = Born {
             name: name.clone(),
             template: (*template).into(),
@@ -196,8 +202,9 @@ impl Daemon {
             disks: disks.clone(),
             cid,
             started,
+            past: None,
         };
-        let clone = Running::start(claimed, born, pools, gone)?;
+        let clone = Running::start(claimed, born, pools, self.at_end(alive))?;
         self.lock().clones.insert(name, clone.clone());
         Ok(clone)
     }
@@ -210,12 +217,22 @@ impl Daemon {
         if forked_from.is_none() && !state.templates.get(*template).is_some_and(is_there) {
             return Err(DaemonError::Unknown { kind: "template", name: (*template).into() });
         }
-        entry.alive.fetch_add(1, Ordering::AcqRel);
-        Ok(Alive(entry.clone()))
+        Ok(Alive::of(entry))
+    }
+
+    /// What is to be done when a clone has ended.
+    pub(super) fn at_end(self: &Arc<Self>, alive: Alive) -> impl FnOnce(&Arc<Running>) + Send + 'static {
+        let daemon = Arc::downgrade(self);
+        move |clone: &Arc<Running>| {
+            drop(alive);
+            if let Some(daemon) = daemon.upgrade() {
+                daemon.note_end(clone);
+            }
+        }
     }
 
     /// Remembers that `clone` has ended, and forgets the one that did longest ago, so that a daemon doesn't grow.
-    fn note_end(&self, clone: &Arc<Running>) {
+    pub(super) fn note_end(&self, clone: &Arc<Running>) {
         let mut state = self.lock();
         state.ended.push_back(Arc::downgrade(clone));
         if state.ended.len() > self.settings.remember
@@ -246,7 +263,7 @@ impl Daemon {
     /// [`DaemonError::Unknown`].
     pub fn remove_clone(&self, name: &str) -> Result<(), DaemonError> {
         let clone = self.running(name)?;
-        clone.stop();
+        clone.remove();
         self.lock().forget(&clone);
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! Disks that clones get at their claim, beside what their template has.
 
 use super::error::DaemonError;
+use super::kept;
 use crate::devices::virtio::blk::{DiskError, DiskState, FrozenDisk, SECTOR, Seen, empty_overlay, length};
 use crate::files;
+use crate::store::Descriptor;
 use flashfork_proto::api::{AttachDisk, CreateClones};
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::BootDisk;
@@ -65,6 +67,11 @@ impl Attached {
     /// Whether the images are what they were.
     pub(super) fn check(&self) -> Result<(), DiskError> {
         self.disks.iter().try_for_each(FrozenDisk::check)
+    }
+
+    /// For who holds them for the next daemon.
+    pub(super) fn shared(&self) -> Result<Vec<Arc<dyn Descriptor>>, DaemonError> {
+        self.disks.iter().map(kept::of_disk).collect::<Result<Vec<_>, _>>().map(|all| all.concat())
     }
 
     /// What goes to a shell with a claim.

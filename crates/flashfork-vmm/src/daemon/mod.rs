@@ -10,12 +10,13 @@
 //! | `fork` | a clone that runs becomes a template |
 //! | `agent` | calls of guests' agents |
 //! | `console` | the end of what a guest wrote, and who listens |
+//! | `kept` | what an earlier daemon has left is taken over |
 //! | `host` | what KVM can do here, by trying |
 //! | `socket` | one daemon per socket, and what a killed one left |
 //! | `memory` | what a shell or clone takes |
 //! | `error` | why a request was not done |
 //!
-//! The daemon runs no guest: guests run in shells, which die with it. It trusts neither.
+//! The daemon runs no guest: guests run in shells. It trusts neither.
 
 mod agent;
 mod boot;
@@ -27,6 +28,7 @@ mod disks;
 mod error;
 mod fork;
 mod host;
+mod kept;
 mod memory;
 mod own_fork;
 mod socket;
@@ -37,6 +39,7 @@ pub use error::DaemonError;
 pub use socket::{Socket, SocketError};
 
 use crate::pool::{Cgroups, Pools, Program};
+use crate::store::Store;
 use clone::Running;
 use flashfork_proto::api::{self, is_name};
 use kvm_ioctls::Kvm;
@@ -72,6 +75,7 @@ pub struct Daemon {
     hardware: Result<Hardware, kvm_ioctls::Error>,
     /// Why shells have no cgroups, if they have none.
     limits: Result<(), String>,
+    store: Arc<Store>,
     state: Mutex<State>,
     next_cid: AtomicU32,
     clones_made: AtomicU64,
@@ -85,12 +89,12 @@ struct Hardware {
 }
 
 impl Hardware {
-    fn new(kvm: Kvm, settings: &Settings, cgroups: Option<Cgroups>) -> Result<Self, DaemonError> {
+    fn new(kvm: Kvm, settings: &Settings, cgroups: Option<Cgroups>, store: Arc<Store>) -> Result<Self, DaemonError> {
         // SAFETY: open as long as `kvm` is.
         let descriptor = unsafe { BorrowedFd::borrow_raw(kvm.as_raw_fd()) };
         let of_shells =
             descriptor.try_clone_to_owned().map_err(|e| DaemonError::System("duplicate a descriptor", e))?;
-        let pools = Pools::new(settings.shell.clone(), of_shells, cgroups)
+        let pools = Pools::new(settings.shell.clone(), of_shells, cgroups, store)
             .map_err(|e| DaemonError::System("start a thread", e))?;
         Ok(Self { kvm, pools: Arc::new(pools) })
     }
@@ -126,23 +130,30 @@ impl Drop for Reserved<'_> {
 }
 
 impl Daemon {
-    /// A daemon without templates. `kvm` is `/dev/kvm`; without it the daemon can say so, and nothing else.
+    /// A daemon without templates, whose shells are in `cgroups`, or it is said why not. `kvm` is `/dev/kvm`; without it
+    /// the daemon can say so, and nothing else. What it has is held by `store`, too.
     ///
     /// # Errors
     /// If its threads can't be started.
-    pub fn new(settings: Settings, kvm: Result<Kvm, kvm_ioctls::Error>) -> Result<Self, DaemonError> {
-        let (cgroups, limits) = match Cgroups::delegated() {
+    pub fn new(
+        settings: Settings,
+        kvm: Result<Kvm, kvm_ioctls::Error>,
+        cgroups: Result<Cgroups, String>,
+        store: Arc<Store>,
+    ) -> Result<Self, DaemonError> {
+        let (cgroups, limits) = match cgroups {
             Ok(cgroups) => (Some(cgroups), Ok(())),
             Err(why) => (None, Err(why)),
         };
         let hardware = match kvm {
-            Ok(kvm) => Ok(Hardware::new(kvm, &settings, cgroups)?),
+            Ok(kvm) => Ok(Hardware::new(kvm, &settings, cgroups, store.clone())?),
             Err(e) => Err(e),
         };
         Ok(Self {
             settings,
             hardware,
             limits,
+            store,
             state: Mutex::default(),
             next_cid: AtomicU32::new(FIRST_CID),
             clones_made: AtomicU64::new(0),

@@ -5,10 +5,11 @@ use super::clone::Running;
 use super::clones::Parent;
 use super::error::DaemonError;
 use super::fork::{How, branch};
+use crate::state::StateError;
+use crate::store::{self, Held, Kind, Store};
 use flashfork_proto::api::CreateClones;
 use flashfork_proto::shell::Ended;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
 
@@ -16,20 +17,50 @@ use std::time::Instant;
 /// shell that was taken over may try for ever.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnForks {
-    left: Arc<AtomicU32>,
+    budget: Arc<Budget>,
     daemon: Weak<Daemon>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    left: Mutex<u32>,
+    held: OnceLock<Held>,
 }
 
 impl OwnForks {
     pub(super) fn new(daemon: &Arc<Daemon>, number: u32) -> Self {
-        Self { left: Arc::new(number.into()), daemon: Arc::downgrade(daemon) }
+        Self::of(daemon, Arc::new(Budget { left: Mutex::new(number), held: OnceLock::new() }))
+    }
+
+    pub(super) fn of(daemon: &Arc<Daemon>, budget: Arc<Budget>) -> Self {
+        Self { budget, daemon: Arc::downgrade(daemon) }
+    }
+
+    /// Has `store` know the number from now on, if there is any; gives what it is known as there.
+    pub(super) fn hold(&self, store: &Arc<Store>) -> Option<u64> {
+        let Budget { left, held } = &*self.budget;
+        let left = left.lock().unwrap_or_else(PoisonError::into_inner);
+        if *left > 0 {
+            held.get_or_init(|| store.hold(Kind::Budget, store::seal(&*left), Vec::new()));
+        }
+        held.get().map(Held::id)
     }
 
     /// Takes one of them, and gives who does it.
     pub(super) fn take(&self) -> Option<Arc<Daemon>> {
-        let less = |left: u32| left.checked_sub(1);
-        self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).ok()?;
+        let mut left = self.budget.left.lock().unwrap_or_else(PoisonError::into_inner);
+        *left = left.checked_sub(1)?;
+        if let Some(held) = self.budget.held.get() {
+            held.put(Kind::Budget, store::seal(&*left), Vec::new());
+        }
         self.daemon.upgrade()
+    }
+}
+
+impl Budget {
+    /// What an earlier daemon has left.
+    pub(super) fn adopt(record: &[u8], held: Held) -> Result<Self, StateError> {
+        Ok(Self { left: Mutex::new(store::open(record)?), held: held.into() })
     }
 }
 

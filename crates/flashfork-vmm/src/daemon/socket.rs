@@ -1,5 +1,5 @@
-//! One daemon per socket. A killed one leaves a socket nobody listens at, and no shells: they die with it. A socket
-//! that systemd has made stays systemd's.
+//! One daemon per socket. A killed one leaves a socket nobody listens at. A socket that systemd has made stays
+//! systemd's.
 
 use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::net::listen;
@@ -18,7 +18,9 @@ const BACKLOG: i32 = 128;
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
-    made: Option<PathBuf>,
+    path: PathBuf,
+    /// By this process, and not by systemd.
+    is_made: bool,
     /// Locked as long as it is open, whoever dies how.
     _lock: File,
 }
@@ -76,7 +78,7 @@ impl Socket {
         let listener = UnixListener::bind(path);
         umask(before);
         let listener = listener.map_err(failed("listen at", path))?;
-        Ok(Self { listener, made: Some(path.to_owned()), _lock: lock })
+        Ok(Self { listener, path: path.to_owned(), is_made: true, _lock: lock })
     }
 
     /// The socket that systemd has made and started this process for (`sd_listen_fds(3)`), if it has. Nobody after this
@@ -97,11 +99,11 @@ impl Socket {
         // SAFETY: it was opened for this process, and nobody else has taken it.
         let listener = UnixListener::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let address = listener.local_addr().map_err(SocketError::Opened)?;
-        let path = address.as_pathname().ok_or_else(|| SocketError::Opened(io::Error::other("no path")))?;
-        let lock = lock(path)?;
+        let path = address.as_pathname().ok_or_else(|| SocketError::Opened(io::Error::other("no path")))?.to_owned();
+        let lock = lock(&path)?;
         // So that who connects finds this process, and not systemd, at the other end: `flashfork vm stop` ends it.
         listen(&listener, BACKLOG).map_err(|e| SocketError::Opened(e.into()))?;
-        Ok(Some(Self { listener, made: None, _lock: lock }))
+        Ok(Some(Self { listener, path, is_made: false, _lock: lock }))
     }
 
     /// What listens.
@@ -111,14 +113,38 @@ impl Socket {
     pub fn listener(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
     }
+
+    /// Whether systemd has made it.
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        !self.is_made
+    }
+
+    /// A path beside it, with this at its end.
+    #[must_use]
+    pub fn beside(&self, end: &str) -> PathBuf {
+        beside(&self.path, end)
+    }
+
+    /// Nobody connects any more. No other daemon begins before this process has ended.
+    pub fn remove(&self) {
+        // The lock file stays: removing it would let two daemons lock two files of one name.
+        if self.is_made {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Added, not in an extension's place: else two sockets could have one lock, or a socket its own file.
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(end);
+    path.into()
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // The lock file stays: removing it would let two daemons lock two files of one name.
-        if let Some(path) = &self.made {
-            let _ = fs::remove_file(path);
-        }
+        self.remove();
     }
 }
 
@@ -129,10 +155,7 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SocketEr
 
 /// Keeps other daemons from a socket.
 fn lock(path: &Path) -> Result<File, SocketError> {
-    // Added, not in an extension's place: else two sockets could have one lock, or a socket its own file.
-    let mut lock_path = path.as_os_str().to_owned();
-    lock_path.push(".lock");
-    let lock_path = PathBuf::from(lock_path);
+    let lock_path = beside(path, ".lock");
     let lock = OpenOptions::new()
         .create(true)
         .truncate(false)

@@ -3,9 +3,10 @@
 use super::clone::Running;
 use super::disks;
 use super::error::DaemonError;
-use super::{Daemon, State, boot};
+use super::{Daemon, State, boot, kept};
 use crate::machine::Frozen;
 use crate::pool::{Origin, Shell, ShellFailure};
+use crate::store::{Held, Kind, Store};
 use crate::template::{self, Quota, Template};
 use flashfork::Headroom;
 use flashfork_proto::api::{self, CreateTemplate, LoadTemplate, SaveTemplate};
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::SystemTime;
 
 /// A template and what the daemon knows of it.
@@ -24,11 +25,13 @@ pub(super) struct Entry {
     pub(super) template: Template,
     /// For claims.
     pub(super) origin: shell::Origin,
-    boot_ns: Option<u64>,
+    pub(super) boot_ns: Option<u64>,
     /// The clone that was forked to make it.
     pub(super) forked_from: Option<String>,
     /// Clones that are.
     pub(super) alive: AtomicU64,
+    /// From before anybody can ask for it, or for a clone of it. Goes last: where nobody waits for its memory.
+    pub(super) held: OnceLock<Held>,
 }
 
 impl Daemon {
@@ -51,14 +54,14 @@ impl Daemon {
     }
 
     fn adopt(&self, name: &str, template: Template, boot_ns: Option<u64>) -> Result<api::Template, DaemonError> {
-        let origin = origin(&template.frozen)?;
-        let entry = Arc::new(Entry { template, origin, boot_ns, forked_from: None, alive: AtomicU64::new(0) });
+        let entry = Arc::new(Entry::new(template, boot_ns, None)?);
         self.publish(name, &entry)?;
         Ok(entry.show(name))
     }
 
     /// Makes a template one that can be asked for, under a name that is reserved.
     pub(super) fn publish(&self, name: &str, entry: &Arc<Entry>) -> Result<(), DaemonError> {
+        entry.hold(&self.store, Some(name))?;
         self.lock().templates.insert(name.to_owned(), entry.clone());
         self.hardware()?.pools.keep(entry.shape(), self.settings.pool);
         Ok(())
@@ -142,6 +145,10 @@ impl Daemon {
         self.unprime(entry)?;
         // The kernel frees its memory with the last descriptor, which takes as long as there is memory.
         drop(state);
+        if Arc::strong_count(entry) > 2 {
+            // Its clones go on.
+            entry.hold(&self.store, None)?;
+        }
         drop(removed);
         Ok(())
     }
@@ -161,10 +168,36 @@ impl Origin for Entry {
 }
 
 impl Entry {
+    pub(super) fn new(
+        template: Template,
+        boot_ns: Option<u64>,
+        forked_from: Option<String>,
+    ) -> Result<Self, DaemonError> {
+        let origin = origin(&template.frozen)?;
+        Ok(Self { template, origin, boot_ns, forked_from, alive: AtomicU64::new(0), held: OnceLock::new() })
+    }
+
     /// Of what a clone was when it was forked.
     pub(super) fn forked(template: Template, from: &str) -> Result<Self, DaemonError> {
-        let origin = origin(&template.frozen)?;
-        Ok(Self { template, origin, boot_ns: None, forked_from: Some(from.to_owned()), alive: AtomicU64::new(0) })
+        Self::new(template, None, Some(from.to_owned()))
+    }
+
+    /// Has `store` hold it, as `name` from now on, or as that of clones alone.
+    pub(super) fn hold(&self, store: &Arc<Store>, name: Option<&str>) -> Result<(), DaemonError> {
+        let record = kept::template(self, name, self.template.quota.hold(store));
+        match self.held.get() {
+            Some(held) => held.put(Kind::Template, record, Vec::new()),
+            None => {
+                let Frozen { ram, disks, .. } = &self.template.frozen;
+                let mut files = kept::shared(ram);
+                for disk in disks {
+                    files.extend(kept::of_disk(disk)?);
+                }
+                // Nobody else does.
+                let _ = self.held.set(store.hold(Kind::Template, record, files));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn shape(&self) -> Shape {
@@ -183,12 +216,14 @@ impl Entry {
     }
 
     /// The files of its memory and of what was written to its disks.
-    fn files(&self) -> impl Iterator<Item = &Arc<OwnedFd>> {
+    pub(super) fn files(&self) -> impl Iterator<Item = &Arc<OwnedFd>> {
         let Frozen { ram, disks, .. } = &self.template.frozen;
         ram.files().iter().chain(disks.iter().flat_map(|disk| disk.overlay.files()))
     }
 
     pub(super) fn show(&self, name: &str) -> api::Template {
+        // What is held has each file, too.
+        let own = 1 + usize::from(self.held.get().is_some());
         api::Template {
             name: name.into(),
             shape: self.shape(),
@@ -198,7 +233,7 @@ impl Entry {
             max_clones: self.template.quota.max(),
             forked_from: self.forked_from.clone(),
             resident_bytes: self.files().map(bytes).sum(),
-            shared_bytes: self.files().filter(|file| Arc::strong_count(file) > 1).map(bytes).sum(),
+            shared_bytes: self.files().filter(|file| Arc::strong_count(file) > own).map(bytes).sum(),
             boot_ns: self.boot_ns,
         }
     }
@@ -282,8 +317,7 @@ mod tests {
         let ram = ram.map(|ram| Layered::single(ram, SHAPE.memory_bytes()));
         let frozen = Frozen { ram: ram.unwrap_or(frozen.ram), ..frozen };
         let template = Template { frozen, quota: Arc::new(Quota::new(0, None)), created_s: 0 };
-        let origin = origin(&template.frozen).unwrap();
-        Arc::new(Entry { template, origin, boot_ns: None, forked_from: None, alive: AtomicU64::new(0) })
+        Arc::new(Entry::new(template, None, None).unwrap())
     }
 
     fn ask(socket: &std::path::Path, request: &str) -> String {
@@ -304,7 +338,7 @@ mod tests {
         let settings = Settings { shell, agent: nothing.clone(), cache: nothing, pool: 0, remember: 1 };
         let (ram, mut other_end) = lingering();
         let entries = [("slow", entry(&kvm, Some(ram))), ("stays", entry(&kvm, None))];
-        let daemon = Arc::new(Daemon::new(settings, Ok(kvm)).unwrap());
+        let daemon = Arc::new(Daemon::new(settings, Ok(kvm), Err(String::new()), Store::none().unwrap()).unwrap());
         daemon.lock().templates.extend(entries.map(|(name, entry)| (name.to_owned(), entry)));
 
         let socket = dir.path().join("socket");

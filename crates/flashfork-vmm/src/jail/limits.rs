@@ -1,6 +1,9 @@
 //! Limits of a shell.
 
 use super::JailError;
+use linux_raw_sys::general::F_SETSIG;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, Signal, getrlimit, set_dumpable_behavior, set_parent_process_death_signal,
     setrlimit,
@@ -42,8 +45,42 @@ pub(super) fn set() -> Result<(), JailError> {
         (Resource::Sigpending, DESCRIPTORS),
     ])?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(JailError::step("forbidding dumps"))?;
+    if leash()? {
+        return Ok(());
+    }
     // After the change of user, which clears it.
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(JailError::step("dying with the daemon"))
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(JailError::step("dying with who started it"))
+}
+
+/// Has the kernel kill this process when the leash is let go, which a daemon's shell has for its standard error: the
+/// end for reading of a pipe, to which nobody writes. Whether there is one.
+///
+/// Its filter lets nobody here close it or make it another.
+fn leash() -> Result<bool, JailError> {
+    let leash = rustix::stdio::stderr();
+    let step = || JailError::step("being on the daemon's leash");
+    let is_pipe = FileType::from_raw_mode(fstat(leash).map_err(step())?.st_mode).is_fifo();
+    if !is_pipe || fcntl_getfl(leash).map_err(step())? & OFlags::ACCMODE != OFlags::RDONLY {
+        return Ok(false);
+    }
+    let calls = [
+        (libc::F_SETOWN, std::process::id().cast_signed()),
+        (F_SETSIG.cast_signed(), libc::SIGKILL),
+        (libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK),
+    ];
+    for (call, value) in calls {
+        // SAFETY: takes numbers, and changes nothing but when this process is signalled.
+        if unsafe { libc::fcntl(libc::STDERR_FILENO, call, value) } < 0 {
+            return Err(JailError::Step {
+                step: "being on the daemon's leash",
+                cause: std::io::Error::last_os_error(),
+            });
+        }
+    }
+    // It may have been let go before.
+    let mut end = [PollFd::new(&leash, PollFlags::empty())];
+    let is_gone = poll(&mut end, Some(&Timespec::default())).map_err(step())? > 0;
+    if is_gone { Err(step()(rustix::io::Errno::PIPE)) } else { Ok(true) }
 }
 
 /// Sets what holds when nothing is made any more: no process, no thread, no byte in any file.

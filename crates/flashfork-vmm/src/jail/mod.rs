@@ -61,7 +61,7 @@ pub enum Isolation {
 }
 
 /// Takes everything away from this process but its descriptors and its memory. To be called with a single thread. The
-/// process dies when the thread that made it does.
+/// process dies when its daemon lets go of its leash; without one, with the thread that made it.
 pub fn enter() -> Result<Isolation, JailError> {
     limits::volunteer()?;
     let isolation = namespaces::enter()?;

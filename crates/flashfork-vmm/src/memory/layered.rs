@@ -59,6 +59,12 @@ impl Layered {
         Self { files: files.into_iter().map(Arc::new).collect(), extents }
     }
 
+    /// The same, of files that others have, too.
+    #[must_use]
+    pub fn shared(files: Vec<Arc<OwnedFd>>, extents: Vec<Extent>) -> Self {
+        Self { files, extents }
+    }
+
     /// Whether they make up a memory of `bytes`: the first file is as long, the others are [deltas](delta), and nobody
     /// can change any of them.
     ///

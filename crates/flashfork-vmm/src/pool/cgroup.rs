@@ -35,6 +35,7 @@ const THREADS: u32 = 16;
 #[derive(Debug)]
 pub struct Cgroups {
     base: PathBuf,
+    has_moved: bool,
 }
 
 /// A shell's. Removed when it is dropped, which is after the shell's end.
@@ -54,7 +55,9 @@ impl Cgroups {
         let memberships = read(Path::new("/proc/self/cgroup")).map_err(|e| e.to_string())?;
         let own =
             own(&mounts, &memberships).ok_or("this host has no cgroup v2, or the daemon's cgroup is not in it")?;
-        Self::below(&own, process::id())
+        // Where systemd (DelegateSubgroup=), or an earlier daemon beside whose shells this one was started, has put it.
+        let own = if own.ends_with(OWN) { own.parent().unwrap_or(&own) } else { &own };
+        Self::below(own, process::id())
     }
 
     /// Below `own`, the cgroup of process `daemon`.
@@ -66,12 +69,19 @@ impl Cgroups {
             return Err(format!("cgroup {} has no {missing} controller", own.display()));
         }
         remove_old(own);
-        enable(own, daemon).map_err(|e| failed("not delegated: cgroup", e))?;
+        let has_moved = enable(own, daemon).map_err(|e| failed("not delegated: cgroup", e))?;
         let base = own.join(format!("{NAME}{daemon}"));
         fs::create_dir(&base).map_err(|e| failed("cannot make a cgroup in", e))?;
-        let cgroups = Self { base };
+        let cgroups = Self { base, has_moved };
         write(&cgroups.base.join("cgroup.subtree_control"), "+memory +pids").map_err(|e| failed("cannot divide", e))?;
         Ok(cgroups)
+    }
+
+    /// Whether the daemon had to leave the cgroup that it was started in, where no other can be as long as there are
+    /// shells.
+    #[must_use]
+    pub fn has_moved(&self) -> bool {
+        self.has_moved
     }
 
     /// One for process `pid`, which is to become a shell of `shape` and has no memory worth mentioning yet.
@@ -90,6 +100,18 @@ impl Cgroups {
 }
 
 impl Cgroup {
+    /// One that an earlier daemon has made.
+    #[must_use]
+    pub fn adopt(path: PathBuf, shape: Shape) -> Self {
+        Self { path, shape }
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Limits the shell's memory to what its guest may have, of which `disk` bytes are what that may write to its disk.
     ///
     /// # Errors
@@ -122,6 +144,10 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         // Its process has ended. If it is there all the same, the next daemon removes it.
         let _ = fs::remove_dir(&self.path);
+        // The last of an earlier daemon's.
+        if let Some(base) = self.path.parent().filter(|base| !base.ends_with(format!("{NAME}{}", process::id()))) {
+            let _ = fs::remove_dir(base);
+        }
     }
 }
 
@@ -143,15 +169,16 @@ fn own(mounts: &str, memberships: &str) -> Option<PathBuf> {
     })
 }
 
-/// Lets the cgroups in `own` have controllers.
-fn enable(own: &Path, daemon: u32) -> io::Result<()> {
+/// Lets the cgroups in `own` have controllers; whether the daemon had to leave it for that.
+fn enable(own: &Path, daemon: u32) -> io::Result<bool> {
     let control = own.join("cgroup.subtree_control");
     let enabled = read(&control)?;
     if CONTROLLERS.iter().all(|name| enabled.split_whitespace().any(|there| there == *name)) {
-        return Ok(());
+        return Ok(false);
     }
+    let has_parent = own.join("cgroup.type").exists();
     // Only the root of all has no such file, and may have processes beside controllers.
-    if own.join("cgroup.type").exists() {
+    if has_parent {
         let processes = read(&own.join("cgroup.procs"))?;
         if processes.lines().any(|process| process != daemon.to_string()) {
             return Err(io::Error::other("other processes are in it"));
@@ -160,7 +187,8 @@ fn enable(own: &Path, daemon: u32) -> io::Result<()> {
         fs::create_dir(&leaf).or_else(|e| if e.kind() == ErrorKind::AlreadyExists { Ok(()) } else { Err(e) })?;
         write(&leaf.join("cgroup.procs"), &daemon.to_string())?;
     }
-    write(&control, "+memory +pids")
+    write(&control, "+memory +pids")?;
+    Ok(has_parent)
 }
 
 /// Removes what daemons have left that were killed.

@@ -1,11 +1,11 @@
 //! Shells made in advance, by shape.
 //!
-//! Some threads make them all, for as long as the pool lives: a shell dies with the thread that made it
-//! (`PR_SET_PDEATHSIG`), so it must be one that stays. Another tears them down, which takes KVM some 20 ms each.
+//! Some threads make them all, and another tears them down, which takes KVM some 20 ms each.
 
 mod cgroup;
 mod claims;
 mod primed;
+mod process;
 mod reaper;
 mod shell;
 
@@ -14,6 +14,7 @@ pub use claims::Claims;
 pub use primed::Origin;
 pub use shell::{Footprint, Program, Shell, ShellFailure};
 
+use crate::store::Store;
 use flashfork_proto::api::PoolStats;
 use flashfork_proto::shape::Shape;
 use primed::Primed;
@@ -58,6 +59,7 @@ struct Shared {
     program: Program,
     kvm: OwnedFd,
     cgroups: Option<Cgroups>,
+    store: Arc<Store>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -91,14 +93,15 @@ struct Pool {
 }
 
 impl Pools {
-    /// Pools without shells, which are `program`, get duplicates of `kvm` and are limited by `cgroups` where there are
-    /// some.
+    /// Pools without shells, which are `program`, get duplicates of `kvm`, are limited by `cgroups` where there are
+    /// some, and held by `store`.
     ///
     /// # Errors
     /// If a thread can't be started.
-    pub fn new(program: Program, kvm: OwnedFd, cgroups: Option<Cgroups>) -> std::io::Result<Self> {
+    pub fn new(program: Program, kvm: OwnedFd, cgroups: Option<Cgroups>, store: Arc<Store>) -> std::io::Result<Self> {
         let reaper = Arc::new(Reaper::start()?);
-        let shared = Arc::new(Shared { program, kvm, cgroups, state: Mutex::default(), changed: Condvar::new() });
+        let shared =
+            Arc::new(Shared { program, kvm, cgroups, store, state: Mutex::default(), changed: Condvar::new() });
         let mut pools = Self { shared, makers: Vec::new(), reaper };
         for _ in 0..MAKERS {
             let (shared, bin) = (pools.shared.clone(), pools.reaper.clone());
@@ -218,7 +221,7 @@ impl Shared {
             let shape = *shape;
             pool.preparing += 1;
             drop(state);
-            let made = Shell::start(&self.program, &self.kvm, shape, self.cgroups.as_ref());
+            let made = Shell::start(&self.program, &self.kvm, shape, self.cgroups.as_ref(), &self.store);
             state = self.lock();
             if let Some(pool) = state.pools.get_mut(&shape) {
                 pool.preparing -= 1;

@@ -1,15 +1,17 @@
 //! One shell's process, from the daemon's side.
 
 use super::cgroup::{Cgroup, Cgroups};
+use super::process::Process;
+use crate::store::{Held, Kind, Store};
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Channel, ChannelError, FromShell, Origin, ToShell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -33,11 +35,13 @@ pub struct Program {
 #[derive(Debug)]
 pub struct Shell {
     channel: Arc<Channel>,
-    child: Child,
+    process: Process,
     shape: Shape,
     primed: bool,
     /// Where the daemon has some to give. It goes after the process.
     cgroup: Option<Arc<Cgroup>>,
+    /// Process and channel, for the next daemon. It goes after the process, too.
+    held: Arc<Held>,
 }
 
 /// Where a shell's memory is counted.
@@ -97,7 +101,7 @@ impl ShellFailure {
 
 impl Shell {
     /// Starts one, in a cgroup of its own if there are `cgroups`, and waits until its machine is prepared and it is
-    /// locked in. The calling thread must outlive it.
+    /// locked in. It ends with this process until `store` is told otherwise.
     ///
     /// # Errors
     /// [`ShellFailure`].
@@ -106,6 +110,7 @@ impl Shell {
         kvm: &OwnedFd,
         shape: Shape,
         cgroups: Option<&Cgroups>,
+        store: &Arc<Store>,
     ) -> Result<Self, ShellFailure> {
         let (ours, theirs) = Channel::pair().map_err(ShellFailure::Descriptor)?;
         let mut command = Command::new(&program.path);
@@ -114,16 +119,43 @@ impl Shell {
         // process to be copied on its next write, in the claims that come. The daemon's standard error isn't shared;
         // what a shell has to say comes through the channel.
         let kvm = kvm.try_clone().map_err(ShellFailure::Descriptor)?;
-        command.stdin(theirs.into_descriptor()).stdout(kvm).stderr(Stdio::null());
+        let leash = store.leash().map_err(ShellFailure::Descriptor)?;
+        command.stdin(theirs.into_descriptor()).stdout(kvm).stderr(Stdio::from(leash));
         let child = command.spawn().map_err(|cause| ShellFailure::Program { path: program.path.clone(), cause })?;
-        // Its ends of both.
+        // Its ends of all.
         drop(command);
-        let mut shell = Self { channel: Arc::new(ours), child, shape, primed: false, cgroup: None };
+        let process = Process::started(child).map_err(ShellFailure::Descriptor)?;
+        let channel = Arc::new(ours);
+        let held = Arc::new(store.hold(Kind::Passing, Vec::new(), vec![process.descriptor(), channel.clone()]));
+        let mut shell = Self { channel, process, shape, primed: false, cgroup: None, held };
         // It waits for its first message, so that what it takes from here on is charged where it belongs.
         let cgroup = cgroups.map(|cgroups| cgroups.add(shape, shell.pid())).transpose();
         shell.cgroup = cgroup.map_err(ShellFailure::Cgroup)?.map(Arc::new);
         shell.prepare(shape).map_err(|failure| shell.explain(failure))?;
         Ok(shell)
+    }
+
+    /// One that an earlier daemon has made a clone of, whose `held` has these for process and channel.
+    ///
+    /// # Errors
+    /// If there is no descriptor left.
+    pub fn adopt(
+        held: Arc<Held>,
+        pid: u32,
+        process: Arc<OwnedFd>,
+        channel: &OwnedFd,
+        shape: Shape,
+        cgroup: Option<PathBuf>,
+    ) -> io::Result<Self> {
+        let channel = Arc::new(Channel::new(channel.as_fd().try_clone_to_owned()?));
+        let cgroup = cgroup.map(|path| Arc::new(Cgroup::adopt(path, shape)));
+        Ok(Self { channel, process: Process::adopted(pid, process), shape, primed: false, cgroup, held })
+    }
+
+    /// What holds it beside this daemon.
+    #[must_use]
+    pub fn held(&self) -> Arc<Held> {
+        self.held.clone()
     }
 
     fn prepare(&self, shape: Shape) -> Result<(), ShellFailure> {
@@ -228,18 +260,17 @@ impl Shell {
     /// Its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 
     /// Whether its process still runs.
     pub fn lives(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        self.process.lives()
     }
 
     /// Kills it, without waiting.
     pub fn kill(&mut self) {
-        // Fails if it has ended.
-        let _ = self.child.kill();
+        self.process.kill();
     }
 
     /// Kills it if it hasn't ended by itself, and says how it ended.
@@ -250,7 +281,7 @@ impl Shell {
 
     /// Waits for its end, and says how it came.
     pub fn end(&mut self) -> String {
-        self.child.wait().map_or_else(|e| e.to_string(), end)
+        self.process.wait()
     }
 }
 
@@ -263,22 +294,14 @@ impl Shell {
         set_socket_timeout(&theirs, Timeout::Recv, Some(Duration::from_secs(120))).unwrap();
         // It ends with this process, whatever becomes of the test.
         let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        (Self { channel: Arc::new(channel), child, shape, primed: false, cgroup: None }, theirs)
+        let held = Arc::new(Store::none().unwrap().hold(Kind::Passing, Vec::new(), Vec::new()));
+        let process = Process::started(child).unwrap();
+        (Self { channel: Arc::new(channel), process, shape, primed: false, cgroup: None, held }, theirs)
     }
 }
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        self.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// An exit status in words.
-fn end(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match status.signal() {
-        Some(libc::SIGSYS) => "killed by its system call filter".into(),
-        _ => status.to_string(),
+        self.put_down();
     }
 }

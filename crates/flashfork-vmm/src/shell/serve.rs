@@ -8,6 +8,7 @@ use crate::boot::Source;
 use crate::cpu::Exit;
 use crate::events::Event;
 use crate::machine::{Blank, Deltas, Machine, MachineError};
+use flashfork_proto::Generation;
 use flashfork_proto::shell::{Channel, ClaimTimes, Ended, FromShell, MAX_MESSAGE, Renewal, ToShell};
 use flashfork_proto::signal::{Signal, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -151,6 +152,7 @@ fn begin(handed: Handed, channel: Arc<Channel>, console: Output, start: Arc<Star
         console,
         machine,
         start,
+        alive: None,
         at_fork: false,
         copying: false,
         input,
@@ -163,6 +165,8 @@ struct Controller {
     console: Output,
     machine: Machine,
     start: Arc<Start>,
+    /// What the guest has said of itself, for a daemon that wasn't there.
+    alive: Option<Generation>,
     /// The guest waits for the answer to its fork signal.
     at_fork: bool,
     /// What it has written is being copied for a fork, and the daemon wants to know when nearly all is.
@@ -224,7 +228,10 @@ impl Controller {
         for _ in 0..TURN {
             let Some(event) = self.machine.event(Some(Duration::ZERO)) else { return Ok(None) };
             match event {
-                Event::Alive(generation) => self.channel.send(&FromShell::Alive(generation), &[])?,
+                Event::Alive(generation) => {
+                    self.alive = Some(generation);
+                    self.channel.send(&FromShell::Alive(generation), &[])?;
+                }
                 Event::Lap(lap) => self.channel.send(&FromShell::Lap(lap), &[])?,
                 Event::Trouble(line) => self.channel.send(&FromShell::Trouble(line), &[])?,
                 Event::Exit { exit: Ok(Exit::Stopped), .. } => {}
@@ -278,6 +285,9 @@ impl Controller {
                     self.refuse_fork();
                 } else {
                     self.machine.resume();
+                }
+                if let Some(generation) = self.alive {
+                    self.channel.send(&FromShell::Alive(generation), &[])?;
                 }
                 self.done()?;
             }

@@ -1,9 +1,11 @@
 //! A template belongs to one tenant, and is retired after a number of clones: they share one address-space layout, so
 //! each is a further try to guess it (HyperFork, section 5.1).
 
+use crate::state::StateError;
+use crate::store::{self, Held, Kind, Store};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Who may make clones, and how many.
 #[derive(Debug)]
@@ -11,6 +13,8 @@ pub struct Quota {
     tenant: u32,
     max: Option<u64>,
     made: Mutex<u64>,
+    /// So that the next daemon gives no number again.
+    held: OnceLock<Held>,
 }
 
 /// Numbers for clones. Those that are left go back when it is dropped; they stay used if somebody has taken later ones
@@ -43,6 +47,7 @@ impl Drop for Numbers {
         let mut made = crate::devices::lock(&self.quota.made);
         if *made == self.left.end {
             *made = self.left.start;
+            self.quota.note(*made);
         }
     }
 }
@@ -79,7 +84,7 @@ pub enum QuotaError {
 impl Quota {
     /// For a new template of the user `tenant`; without `max` it is never retired.
     pub fn new(tenant: u32, max: Option<u64>) -> Self {
-        Self { tenant, max, made: Mutex::new(0) }
+        SavedQuota { tenant, max, made: 0 }.into()
     }
 
     /// Numbers for `count` more clones, for which `tenant` asks: all or none.
@@ -93,6 +98,7 @@ impl Quota {
             return Err(QuotaError::Retired { made: *made, max });
         }
         let left = std::mem::replace(&mut *made, end)..end;
+        self.note(end);
         Ok(Numbers { quota: self.clone(), left })
     }
 
@@ -116,6 +122,29 @@ impl Quota {
         *crate::devices::lock(&self.made)
     }
 
+    /// Has `store` know how many there were, from now on; gives what it is known as there.
+    pub(crate) fn hold(&self, store: &Arc<Store>) -> u64 {
+        let made = crate::devices::lock(&self.made);
+        let record = || store::seal(&SavedQuota { tenant: self.tenant, max: self.max, made: *made });
+        self.held.get_or_init(|| store.hold(Kind::Quota, record(), Vec::new())).id()
+    }
+
+    /// What an earlier daemon has left.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub(crate) fn adopt(record: &[u8], held: Held) -> Result<Self, StateError> {
+        let quota = Self::from(store::open::<SavedQuota>(record)?);
+        Ok(Self { held: held.into(), ..quota })
+    }
+
+    fn note(&self, made: u64) {
+        if let Some(held) = self.held.get() {
+            let record = SavedQuota { tenant: self.tenant, max: self.max, made };
+            held.put(Kind::Quota, store::seal(&record), Vec::new());
+        }
+    }
+
     pub(super) fn saved(&self) -> SavedQuota {
         SavedQuota { tenant: self.tenant, max: self.max, made: self.made() }
     }
@@ -123,7 +152,7 @@ impl Quota {
 
 impl From<SavedQuota> for Quota {
     fn from(saved: SavedQuota) -> Self {
-        Self { tenant: saved.tenant, max: saved.max, made: Mutex::new(saved.made) }
+        Self { tenant: saved.tenant, max: saved.max, made: Mutex::new(saved.made), held: OnceLock::new() }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::common::kvm;
 use flashfork_proto::api::{self, Clone, PoolStats, Stats, Template};
+use rustix::process::{Pid, Signal};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -86,6 +87,7 @@ impl Daemon {
         };
         tasks
             .flat_map(|task| children(task).split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
+            .filter(|pid| !is_store(*pid))
             .collect()
     }
 
@@ -115,9 +117,17 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // Killed, it would leave what it has to the next one.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            rustix::process::kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        }
         let _ = self.child.wait();
     }
+}
+
+/// Whether this process holds what a daemon has for the next one.
+pub fn is_store(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"\0--store\0"))
 }
 
 pub fn command(socket: &Path) -> Command {
@@ -176,11 +186,13 @@ pub fn eventually(mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Whether a process runs; whoever must bury it may take its time.
 pub fn exists(pid: u32) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
 }
 
 pub fn kill(pid: u32) {
-    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let pid = Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
 }

@@ -28,6 +28,11 @@ pub(in super::super) struct Delta {
 }
 
 impl Running {
+    /// What it has copied for forks under an earlier daemon counts on.
+    pub(in super::super) fn has_copied(&self, files: impl Iterator<Item = Weak<OwnedFd>>) {
+        lock(&self.asking).copied.extend(files);
+    }
+
     /// Only one is forked at a time: gives what forks it, unless it has ended. `itself`: it has given the signal for
     /// that, and waits.
     pub(in super::super) fn begin_fork(self: &Arc<Self>, itself: bool) -> Result<Forking<'_>, DaemonError> {

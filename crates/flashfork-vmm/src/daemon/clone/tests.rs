@@ -14,7 +14,7 @@ pub(in super::super) fn running(origin: Weak<Entry>) -> (Arc<Running>, Channel) 
         Shell::played(Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 });
     let program = Program { path: "/nothing".into(), args: Vec::new() };
     let nothing = std::fs::File::open("/dev/null").unwrap();
-    let pools = Arc::new(Pools::new(program, nothing.into(), None).unwrap());
+    let pools = Arc::new(Pools::new(program, nothing.into(), None, Store::none().unwrap()).unwrap());
     let claimed = Claimed { shell, generation: [0; 16], times: ClaimTimes::default(), early: Vec::new() };
     let born = Born {
         name: "t-1".into(),
@@ -26,6 +26,7 @@ pub(in super::super) fn running(origin: Weak<Entry>) -> (Arc<Running>, Channel) 
         disks: Arc::default(),
         cid: 3,
         started: Instant::now(),
+        past: None,
     };
     (Running::start(claimed, born, &pools, |_| ()).unwrap(), channel)
 }

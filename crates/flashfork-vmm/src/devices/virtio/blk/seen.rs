@@ -2,11 +2,12 @@
 
 use super::DiskError;
 use rustix::fs::{FileType, Stat, fstat};
+use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// An image as it was when it was first used. Changes of a block device can't be noticed.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Seen {
     path: PathBuf,
     stamp: Option<Stamp>,

@@ -1,0 +1,332 @@
+//! What is written down of templates and clones, and how the next daemon takes them over.
+
+use super::Daemon;
+use super::claim::Claimed;
+use super::clone::{Born, Running};
+use super::clones::Alive;
+use super::disks::Attached;
+use super::error::DaemonError;
+use super::own_fork::{Budget, OwnForks};
+use super::templates::Entry;
+use crate::devices::virtio::blk::{FrozenDisk, Seen};
+use crate::machine::Frozen;
+use crate::memory::Layered;
+use crate::pool::Shell;
+use crate::state::MachineState;
+use crate::store::{self, Descriptor, Kept, Kind};
+use crate::template::{Quota, Template};
+use flashfork_proto::Generation;
+use flashfork_proto::shape::Shape;
+use flashfork_proto::shell::{BootDisk, ClaimTimes, Ended, Extent};
+use flashfork_proto::signal::AttachedDisk;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A template, beside its files: of RAM, then of each disk.
+#[derive(Serialize, Deserialize)]
+struct TemplateRecord {
+    name: Option<String>,
+    created_s: u64,
+    boot_ns: Option<u64>,
+    forked_from: Option<String>,
+    quota: u64,
+    #[serde(with = "serde_bytes")]
+    state: Vec<u8>,
+    ram: Vec<Extent>,
+    disks: Vec<Disk>,
+}
+
+/// A disk, beside its files: the image, and what was written.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Disk {
+    overlay: Vec<Extent>,
+    attached: Option<BootDisk>,
+    seen: Option<Seen>,
+}
+
+/// What doesn't change of a clone, beside its process, its channel and the files of its disks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Clone {
+    pub(super) name: String,
+    pub(super) template: String,
+    pub(super) forked_from: Option<String>,
+    /// What its template is held as.
+    pub(super) origin: Option<u64>,
+    pub(super) budget: Option<u64>,
+    #[serde(with = "serde_bytes")]
+    pub(super) job: Vec<u8>,
+    pub(super) disks: Vec<Disk>,
+    pub(super) told: Vec<AttachedDisk>,
+    pub(super) cid: u32,
+    pub(super) pid: u32,
+    pub(super) shape: Shape,
+    pub(super) cgroup: Option<PathBuf>,
+}
+
+/// What does.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct CloneRecord {
+    pub(super) clone: Clone,
+    /// On the clock that [`monotonic_ns`] gives.
+    pub(super) started_ns: u64,
+    pub(super) generation: Generation,
+    pub(super) claim: ClaimTimes,
+    pub(super) first_exit_ns: u64,
+    pub(super) ready_ns: Option<u64>,
+    pub(super) trouble: Option<String>,
+    pub(super) rolls_back: bool,
+    pub(super) ended: Option<Ended>,
+}
+
+impl Disk {
+    pub(super) fn of(disk: &FrozenDisk) -> Self {
+        let seen = disk.seen.as_deref().cloned();
+        Self { overlay: disk.overlay.extents().to_vec(), attached: disk.attached.clone(), seen }
+    }
+
+    fn adopt(self, files: &mut Files<'_>) -> Result<FrozenDisk, String> {
+        let image = files.next()?.try_clone().map_err(|e| e.to_string())?;
+        let overlay = files.memory(self.overlay)?;
+        Ok(FrozenDisk { image, overlay, attached: self.attached, seen: self.seen.map(Arc::new) })
+    }
+}
+
+pub(super) fn template(entry: &Entry, name: Option<&str>, quota: u64) -> Vec<u8> {
+    let Frozen { ram, disks, .. } = &entry.template.frozen;
+    store::seal(&TemplateRecord {
+        name: name.map(str::to_owned),
+        created_s: entry.template.created_s,
+        boot_ns: entry.boot_ns,
+        forked_from: entry.forked_from.clone(),
+        quota,
+        state: entry.origin.state.clone(),
+        ram: ram.extents().to_vec(),
+        disks: disks.iter().map(Disk::of).collect(),
+    })
+}
+
+/// The files of a memory, for who holds them, too.
+pub(super) fn shared(memory: &Layered) -> Vec<Arc<dyn Descriptor>> {
+    memory.files().iter().map(|file| -> Arc<dyn Descriptor> { file.clone() }).collect()
+}
+
+/// Those of a disk.
+pub(super) fn of_disk(disk: &FrozenDisk) -> Result<Vec<Arc<dyn Descriptor>>, DaemonError> {
+    let image = disk.image.try_clone().map_err(|e| DaemonError::System("duplicate a descriptor", e))?;
+    let mut files: Vec<Arc<dyn Descriptor>> = vec![Arc::new(image)];
+    files.extend(shared(&disk.overlay));
+    Ok(files)
+}
+
+/// On a clock that goes on from one daemon to the next.
+pub(super) fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+/// Files that came with something that is held, one after the other.
+struct Files<'a> {
+    all: std::vec::IntoIter<OwnedFd>,
+    taken: Vec<Arc<OwnedFd>>,
+    /// By device and inode: what several have in common is one file here, too.
+    known: &'a mut BTreeMap<(u64, u64), Arc<OwnedFd>>,
+}
+
+impl Files<'_> {
+    fn next(&mut self) -> Result<Arc<OwnedFd>, String> {
+        let file = self.all.next().ok_or("a descriptor is missing")?;
+        let stat = rustix::fs::fstat(&file).map_err(|e| e.to_string())?;
+        let file = self.known.entry((stat.st_dev, stat.st_ino)).or_insert_with(|| Arc::new(file)).clone();
+        self.taken.push(file.clone());
+        Ok(file)
+    }
+
+    fn memory(&mut self, extents: Vec<Extent>) -> Result<Layered, String> {
+        let count = extents.iter().map(|extent| usize::from(extent.file) + 1).max().unwrap_or(1);
+        let files = (0..count).map(|_| self.next()).collect::<Result<_, _>>()?;
+        let memory = Layered::shared(files, extents);
+        memory.check(memory.length()).map_err(|e| e.to_string())?;
+        Ok(memory)
+    }
+
+    fn descriptors(self) -> Vec<Arc<dyn Descriptor>> {
+        self.taken.into_iter().map(|file| -> Arc<dyn Descriptor> { file }).collect()
+    }
+}
+
+/// All that was left, as far as it has been looked at.
+#[derive(Default)]
+struct Found {
+    files: BTreeMap<(u64, u64), Arc<OwnedFd>>,
+    quotas: BTreeMap<u64, Arc<Quota>>,
+    budgets: BTreeMap<u64, Arc<Budget>>,
+    templates: BTreeMap<u64, (Option<String>, Arc<Entry>)>,
+    clones: Vec<Arc<Running>>,
+    roll_back: Vec<String>,
+}
+
+impl Daemon {
+    /// Takes over what an earlier daemon has left. What can't be is ended, and `say` is told why.
+    ///
+    /// # Errors
+    /// [`DaemonError::Kvm`]; all is left as it was.
+    pub fn take_over(self: &Arc<Self>, mut kept: Vec<Kept>, say: fn(&str)) -> Result<(), DaemonError> {
+        if kept.is_empty() {
+            return Ok(());
+        }
+        self.hardware().inspect_err(|_| self.store.leave())?;
+        let order = [Kind::Quota, Kind::Budget, Kind::Template, Kind::Clone, Kind::Ended];
+        kept.sort_by_key(|kept| (order.iter().position(|kind| *kind == kept.kind), kept.held.id()));
+        let mut found = Found::default();
+        for mut kept in kept {
+            let (kind, descriptors) = (kept.kind, std::mem::take(&mut kept.descriptors));
+            let taken = match kind {
+                Kind::Quota => found.quota(kept),
+                Kind::Budget => found.budget(kept),
+                Kind::Template => found.template(kept, descriptors),
+                Kind::Clone | Kind::Ended => self.adopt_clone(&mut found, kept, descriptors),
+                Kind::Passing | Kind::Leash => Ok(()),
+            };
+            if let Err(why) = taken {
+                let what = if kind == Kind::Template { "template" } else { "clone" };
+                say(&format!("a {what} of an earlier daemon can't be taken over and ends: {why}"));
+            }
+        }
+        let Found { templates, clones, roll_back, .. } = found;
+        for (name, entry) in templates.values() {
+            if let Some(name) = name {
+                self.lock().templates.insert(name.clone(), entry.clone());
+                self.hardware()?.pools.keep(entry.shape(), self.settings.pool);
+            }
+            for clone in clones.iter().filter(|clone| entry.forked_from.as_deref() == Some(clone.name())) {
+                let origin = clone.template();
+                let is_origin_s = |file: &&Arc<OwnedFd>| {
+                    origin.as_ref().is_ok_and(|origin| origin.files().any(|other| Arc::ptr_eq(file, other)))
+                };
+                clone.has_copied(entry.files().filter(|file| !is_origin_s(file)).map(Arc::downgrade));
+            }
+        }
+        for name in roll_back {
+            let daemon = self.clone();
+            let again = move || {
+                // The clone says so.
+                let _ = daemon.rollback(&name);
+            };
+            thread::Builder::new()
+                .name("rollback".into())
+                .spawn(again)
+                .map_err(|e| DaemonError::System("start a thread", e))?;
+        }
+        Ok(())
+    }
+
+    fn adopt_clone(self: &Arc<Self>, found: &mut Found, kept: Kept, descriptors: Vec<OwnedFd>) -> Result<(), String> {
+        let Kept { held, kind, record, .. } = kept;
+        let held = Arc::new(held);
+        let adopted = self.adopt_as(found, held.clone(), kind, &record, descriptors);
+        if adopted.is_err() {
+            held.kill(None);
+        }
+        adopted
+    }
+
+    fn adopt_as(
+        self: &Arc<Self>,
+        found: &mut Found,
+        held: Arc<store::Held>,
+        kind: Kind,
+        record: &[u8],
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), String> {
+        let record: CloneRecord = store::open(record).map_err(|e| e.to_string())?;
+        let known = record.clone.clone();
+        self.next_cid.fetch_max(known.cid + 1, Ordering::Relaxed);
+        let origin = known.origin.and_then(|origin| found.templates.get(&origin)).map(|(_, entry)| entry.clone());
+        let own_forks = match known.budget.and_then(|budget| found.budgets.get(&budget)) {
+            Some(budget) => OwnForks::of(self, budget.clone()),
+            None => OwnForks::new(self, 0),
+        };
+        let since = Duration::from_nanos(monotonic_ns().saturating_sub(record.started_ns));
+        let mut born = Born {
+            name: known.name.clone(),
+            template: known.template,
+            forked_from: known.forked_from,
+            origin: origin.as_ref().map_or_else(Weak::new, Arc::downgrade),
+            own_forks,
+            job: known.job,
+            disks: Arc::default(),
+            cid: known.cid,
+            started: Instant::now().checked_sub(since).unwrap_or_else(Instant::now),
+            past: None,
+        };
+        let (generation, times, rolls_back) = (record.generation, record.claim, record.rolls_back);
+        born.past = Some(record);
+        if kind == Kind::Ended {
+            let clone = Running::ended(born, generation, times, (known.pid, known.shape), held);
+            self.lock().clones.insert(known.name, clone.clone());
+            self.note_end(&clone);
+            return Ok(());
+        }
+        let origin = origin.ok_or_else(|| format!("the template of clone {} can't either", known.name))?;
+        let mut files = Files { all: descriptors.into_iter(), taken: Vec::new(), known: &mut BTreeMap::new() };
+        let (process, channel) = (files.next()?, files.next()?);
+        let mut own = files.taken.clone();
+        let mut files = Files { all: files.all, taken: Vec::new(), known: &mut found.files };
+        let disks = known.disks.into_iter().map(|disk| disk.adopt(&mut files)).collect::<Result<_, _>>()?;
+        born.disks = Arc::new(Attached { disks, told: known.told });
+        own.append(&mut files.taken);
+        held.adopt(own.into_iter().map(|file| -> Arc<dyn Descriptor> { file }).collect());
+        let shell = Shell::adopt(held, known.pid, process, &channel, known.shape, known.cgroup);
+        let shell = shell.map_err(|e| e.to_string())?;
+        let claimed = Claimed { shell, generation, times, early: Vec::new() };
+        let pools = &self.hardware().map_err(|e| e.to_string())?.pools;
+        let gone = self.at_end(Alive::of(&origin));
+        let clone = Running::start(claimed, born, pools, gone).map_err(|e| e.to_string())?;
+        if rolls_back {
+            found.roll_back.push(known.name.clone());
+        }
+        found.clones.push(clone.clone());
+        self.lock().clones.insert(known.name, clone);
+        Ok(())
+    }
+}
+
+impl Found {
+    fn quota(&mut self, Kept { held, record, .. }: Kept) -> Result<(), String> {
+        let id = held.id();
+        let quota = Quota::adopt(&record, held).map_err(|e| e.to_string())?;
+        self.quotas.insert(id, Arc::new(quota));
+        Ok(())
+    }
+
+    fn budget(&mut self, Kept { held, record, .. }: Kept) -> Result<(), String> {
+        let id = held.id();
+        let budget = Budget::adopt(&record, held).map_err(|e| e.to_string())?;
+        self.budgets.insert(id, Arc::new(budget));
+        Ok(())
+    }
+
+    fn template(&mut self, Kept { held, record, .. }: Kept, descriptors: Vec<OwnedFd>) -> Result<(), String> {
+        let record: TemplateRecord = store::open(&record).map_err(|e| e.to_string())?;
+        let quota = self.quotas.get(&record.quota).ok_or("its number of clones is missing")?.clone();
+        let mut files = Files { all: descriptors.into_iter(), taken: Vec::new(), known: &mut self.files };
+        let ram = files.memory(record.ram)?;
+        let disks = record.disks.into_iter().map(|disk| disk.adopt(&mut files)).collect::<Result<_, _>>()?;
+        let state = Arc::new(MachineState::decode(&record.state).map_err(|e| e.to_string())?);
+        held.adopt(files.descriptors());
+        let id = held.id();
+        let template = Template { frozen: Frozen { ram, disks, state }, quota, created_s: record.created_s };
+        let entry = Entry::new(template, record.boot_ns, record.forked_from).map_err(|e| e.to_string())?;
+        // Nobody else does.
+        let _ = entry.held.set(held);
+        self.templates.insert(id, (record.name, Arc::new(entry)));
+        Ok(())
+    }
+}

@@ -1,0 +1,449 @@
+//! The daemon's side: all that is held, and the line to the store, which may end at any time.
+
+use super::{BACKLOG, FromStore, HELLO, Hello, Kind, PATIENCE, ToStore};
+use flashfork_proto::frame::FrameError;
+use flashfork_proto::shell::{Channel, ChannelError};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
+use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Stores in a row that may end before they have said anything.
+const ATTEMPTS: u32 = 3;
+
+/// Something that is held, and used here as well.
+pub trait Descriptor: AsFd + Debug + Send + Sync {}
+impl<T: AsFd + Debug + Send + Sync> Descriptor for T {}
+
+/// Where the store is.
+#[derive(Debug)]
+pub struct Place {
+    /// Its socket; only one daemon at a time may use it.
+    pub socket: PathBuf,
+    /// The program, which is the store if it is given `--store`.
+    pub program: PathBuf,
+}
+
+/// Why there is no store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It doesn't answer, and what it holds would be lost.
+    #[error("what holds templates and clones of an earlier daemon at {} doesn't answer: wait, or end it (fuser)", .0.display())]
+    Silent(PathBuf),
+    /// Another user's.
+    #[error("user {user} listens at {}: give another socket", path.display())]
+    Foreign {
+        /// Where.
+        path: PathBuf,
+        /// Whose it is.
+        user: u32,
+    },
+    /// A step failed.
+    #[error("cannot {0}: {1}")]
+    Step(&'static str, io::Error),
+}
+
+fn step<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> StoreError {
+    move |e| StoreError::Step(what, e.into())
+}
+
+/// All that is held, in the store if there is one.
+#[derive(Debug)]
+pub struct Store {
+    state: Mutex<State>,
+    leash: Arc<OwnedFd>,
+    place: Option<Place>,
+    say: fn(&str),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    line: Option<Line>,
+    items: BTreeMap<u64, Item>,
+    next: u64,
+    /// This daemon ends.
+    over: bool,
+}
+
+#[derive(Debug)]
+struct Item {
+    kind: Kind,
+    record: ByteBuf,
+    descriptors: Vec<Arc<dyn Descriptor>>,
+}
+
+/// To a store.
+#[derive(Debug)]
+struct Line {
+    channel: Arc<Channel>,
+    process: OwnedFd,
+    /// If this process has started it.
+    child: Option<Child>,
+}
+
+/// Something that is held as long as this lives.
+#[derive(Debug)]
+pub struct Held {
+    store: Arc<Store>,
+    id: u64,
+}
+
+/// What an earlier daemon has left.
+#[derive(Debug)]
+pub struct Kept {
+    /// Dropping it lets it go.
+    pub held: Held,
+    /// What it is.
+    pub kind: Kind,
+    /// What is known of it.
+    pub record: Vec<u8>,
+    /// In the order in which they were put.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+impl Store {
+    /// Nothing that outlives this process.
+    ///
+    /// # Errors
+    /// If there is no descriptor left.
+    pub fn none() -> io::Result<Arc<Self>> {
+        let (_, leash) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        Ok(Arc::new(Self { state: Mutex::default(), leash: Arc::new(leash), place: None, say: |_| () }))
+    }
+
+    /// The store at a place, with what it holds, or a new one. `say` is told, in a line, what becomes of it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn at(place: Place, say: fn(&str)) -> Result<(Arc<Self>, Vec<Kept>), StoreError> {
+        let (line, found) = match connect(&place.socket, say)? {
+            Some((line, found)) => (line, found),
+            None => (start(&place)?, Vec::new()),
+        };
+        let (mut leash, mut left) = (None, Vec::new());
+        let mut state = State { line: Some(line), ..State::default() };
+        for (id, kind, record, mut descriptors) in found {
+            state.next = state.next.max(id + 1);
+            match kind {
+                Kind::Leash => leash = descriptors.pop().map(Arc::new),
+                _ => left.push((id, kind, record.clone(), descriptors)),
+            }
+            let descriptors: Vec<Arc<dyn Descriptor>> = match &leash {
+                Some(leash) if kind == Kind::Leash => vec![leash.clone()],
+                _ => Vec::new(),
+            };
+            state.items.insert(id, Item { kind, record, descriptors });
+        }
+        let is_new = leash.is_none();
+        let leash = match leash {
+            Some(leash) => leash,
+            None => Arc::new(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(step("make a pipe"))?.1),
+        };
+        let store = Arc::new(Self { state: Mutex::new(state), leash, place: Some(place), say });
+        if is_new {
+            store.insert(Kind::Leash, Vec::new(), vec![store.leash.clone()]);
+        }
+        let watched = store.clone();
+        thread::Builder::new().name("store".into()).spawn(move || watched.watch()).map_err(step("start a thread"))?;
+        let kept = |(id, kind, record, descriptors): (u64, Kind, ByteBuf, _)| {
+            let held = Held { store: store.clone(), id };
+            Kept { held, kind, record: record.into_vec(), descriptors }
+        };
+        Ok((store.clone(), left.into_iter().map(kept).collect()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anything would outlive this process.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let state = self.lock();
+        state.line.is_some() && state.items.values().any(|item| item.kind.lasts())
+    }
+
+    /// Its end of the leash that a new shell is on: a process that has asked for it by `F_SETSIG` is killed when this
+    /// process and the store are gone. Each has one of its own.
+    ///
+    /// # Errors
+    /// If there is no descriptor left, or /proc isn't mounted.
+    pub fn leash(&self) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", self.leash.as_raw_fd());
+        Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Holds something new.
+    #[must_use]
+    pub fn hold(self: &Arc<Self>, kind: Kind, record: Vec<u8>, descriptors: Vec<Arc<dyn Descriptor>>) -> Held {
+        Held { store: self.clone(), id: self.insert(kind, record, descriptors) }
+    }
+
+    fn insert(&self, kind: Kind, record: Vec<u8>, descriptors: Vec<Arc<dyn Descriptor>>) -> u64 {
+        let mut state = self.lock();
+        let id = state.next;
+        state.next += 1;
+        let item = Item { kind, record: record.into(), descriptors };
+        self.send(&mut state, &item.message(id), &item.borrowed(0));
+        state.items.insert(id, item);
+        id
+    }
+
+    /// Leaves what is held to the next daemon. Nothing is put any more.
+    pub fn leave(&self) {
+        let mut state = self.lock();
+        state.over = true;
+        if let Some(line) = state.line.take() {
+            // The thread that watches has it, too. What was sent arrives.
+            let _ = rustix::net::shutdown(&*line.channel, Shutdown::Both);
+        }
+    }
+
+    /// Ends all shells, and the store. Its socket is removed.
+    pub fn end(&self) {
+        self.send(&mut self.lock(), &ToStore::End, &[]);
+        self.leave();
+        if let Some(place) = &self.place {
+            // Nothing is lost if it stays.
+            let _ = std::fs::remove_file(&place.socket);
+        }
+    }
+
+    /// What can't be sent is sent again to the next store; a store that doesn't read is ended.
+    fn send(&self, state: &mut State, message: &ToStore, descriptors: &[BorrowedFd<'_>]) {
+        let Some(line) = &state.line else { return };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match line.channel.send(message, descriptors) {
+                Ok(()) => return,
+                // Too many of this user's descriptors are under way.
+                Err(ChannelError::Io(e))
+                    if e.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error()) && Instant::now() < deadline =>
+                {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                Err(ChannelError::Message(e @ FrameError::TooLong { .. })) => {
+                    return (self.say)(&format!("what is too large to be kept ends with this daemon: {e}"));
+                }
+                Err(_) => return line.kill(),
+            }
+        }
+    }
+
+    /// Waits for the store's end, and starts another, which is given everything.
+    fn watch(&self) {
+        let Some(place) = &self.place else { return };
+        let mut failures = 0;
+        loop {
+            let Some(channel) = self.lock().line.as_ref().map(|line| line.channel.clone()) else { return };
+            if matches!(channel.receive::<Hello>(), Ok((hello, _)) if hello == HELLO) {
+                failures = 0;
+                // It says nothing more.
+                let _ = channel.receive::<Hello>();
+            }
+            let mut state = self.lock();
+            if state.over {
+                return;
+            }
+            if let Some(mut line) = state.line.take() {
+                line.kill();
+                let _ = line.child.as_mut().map(Child::wait);
+            }
+            failures += 1;
+            let next = if failures > ATTEMPTS {
+                Err(step("keep it alive")(io::Error::other(format!("it ended {ATTEMPTS} times at once"))))
+            } else {
+                start(place)
+            };
+            match next {
+                Ok(line) => {
+                    (self.say)("the process that keeps templates and clones has ended: another has taken its place");
+                    state.line = Some(line);
+                    let State { line: Some(line), items, .. } = &*state else { return };
+                    for (id, item) in items {
+                        if line.channel.send(&item.message(*id), &item.borrowed(0)).is_err() {
+                            line.kill();
+                            break;
+                        }
+                    }
+                }
+                Err(e) => {
+                    return (self.say)(&format!(
+                        "the process that keeps templates and clones has ended: they end with this daemon: {e}"
+                    ));
+                }
+            }
+        }
+    }
+}
+
+impl Held {
+    /// Names it among all that is held, as long as it is.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Changes it, and adds descriptors; what was killed stays so.
+    pub fn put(&self, kind: Kind, record: Vec<u8>, descriptors: Vec<Arc<dyn Descriptor>>) {
+        let mut state = self.store.lock();
+        let Some(mut item) = state.items.remove(&self.id) else { return };
+        if item.kind != Kind::Ended {
+            let before = item.descriptors.len();
+            item.descriptors.extend(descriptors);
+            (item.kind, item.record) = (kind, record.into());
+            self.store.send(&mut state, &item.message(self.id), &item.borrowed(before));
+        }
+        state.items.insert(self.id, item);
+    }
+
+    /// These are the descriptors that the store has for it.
+    pub fn adopt(&self, descriptors: Vec<Arc<dyn Descriptor>>) {
+        if let Some(item) = self.store.lock().items.get_mut(&self.id) {
+            item.descriptors = descriptors;
+        }
+    }
+
+    /// Has the store end a process, whether it has ended or not, and keep this record of it if there is one.
+    pub fn kill(&self, record: Option<Vec<u8>>) {
+        let mut state = self.store.lock();
+        let Some(before) = state.items.remove(&self.id) else { return };
+        let record = record.map(ByteBuf::from);
+        self.store.send(&mut state, &ToStore::Kill { id: self.id, record: record.clone() }, &[]);
+        if let Some(record) = record {
+            state.items.insert(self.id, Item { kind: Kind::Ended, record, descriptors: Vec::new() });
+        }
+        // Closed without the lock.
+        drop(state);
+        drop(before);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut state = self.store.lock();
+        let before = state.items.remove(&self.id);
+        if before.is_some() {
+            self.store.send(&mut state, &ToStore::Remove { id: self.id }, &[]);
+        }
+        drop(state);
+        drop(before);
+    }
+}
+
+impl Item {
+    fn message(&self, id: u64) -> ToStore {
+        ToStore::Put { id, kind: self.kind, record: self.record.clone() }
+    }
+
+    fn borrowed(&self, from: usize) -> Vec<BorrowedFd<'_>> {
+        self.descriptors[from..].iter().map(|descriptor| descriptor.as_fd()).collect()
+    }
+}
+
+impl Line {
+    fn kill(&self) {
+        // Fails if it has ended.
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+    }
+}
+
+type Found = Vec<(u64, Kind, ByteBuf, Vec<OwnedFd>)>;
+
+/// A store that an earlier daemon has left, with all that it holds, if there is one.
+fn connect(path: &Path, say: fn(&str)) -> Result<Option<(Line, Found)>, StoreError> {
+    let socket = socket()?;
+    let address = SocketAddrUnix::new(path).map_err(step("find the store of templates and clones"))?;
+    // It may still have much of its last daemon's to do.
+    set_socket_timeout(&socket, Timeout::Recv, Some(6 * PATIENCE)).map_err(step("limit a wait"))?;
+    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE)).map_err(step("limit a wait"))?;
+    match rustix::net::connect(&socket, &address) {
+        Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
+        Err(Errno::AGAIN) => return Err(StoreError::Silent(path.to_owned())),
+        other => other.map_err(step("reach the store of templates and clones"))?,
+    }
+    let peer = socket_peercred(&socket).map_err(step("find whose store it is"))?;
+    if peer.uid != geteuid() {
+        return Err(StoreError::Foreign { path: path.to_owned(), user: peer.uid.as_raw() });
+    }
+    let process = match pidfd_open(peer.pid, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return Ok(None),
+        other => other.map_err(step("hold the store's process"))?,
+    };
+    let line = Line { channel: Arc::new(Channel::new(socket)), process, child: None };
+    let found = match line.ask() {
+        Ok(Some(found)) => found,
+        Ok(None) => {
+            say("templates and clones of another version of flashfork are there, which this can't read: they end now");
+            line.kill();
+            return Ok(None);
+        }
+        // It had nothing to hold any more.
+        Err(ChannelError::Closed) => return Ok(None),
+        Err(_) => return Err(StoreError::Silent(path.to_owned())),
+    };
+    set_socket_timeout(&line.channel, Timeout::Recv, None).map_err(step("wait without a limit"))?;
+    Ok(Some((line, found)))
+}
+
+impl Line {
+    /// What a store holds; none if that isn't understood.
+    fn ask(&self) -> Result<Option<Found>, ChannelError> {
+        self.channel.send(&HELLO, &[])?;
+        if self.channel.receive::<Hello>()?.0 != HELLO {
+            return Ok(None);
+        }
+        self.channel.send(&ToStore::All, &[])?;
+        let mut found = Vec::new();
+        loop {
+            match self.channel.receive()? {
+                (FromStore::Held { id, kind, record }, descriptors) => found.push((id, kind, record, descriptors)),
+                (FromStore::End, _) => return Ok(Some(found)),
+            }
+        }
+    }
+}
+
+fn socket() -> Result<OwnedFd, StoreError> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    socket.map_err(step("make a socket"))
+}
+
+/// A new store, whose socket takes the place of an earlier one's.
+fn start(place: &Place) -> Result<Line, StoreError> {
+    let path = &place.socket;
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(step("remove an earlier store's socket")(e)),
+        _ => {}
+    }
+    let listener = socket()?;
+    let address = SocketAddrUnix::new(path).map_err(step("place the store's socket"))?;
+    rustix::net::bind(&listener, &address).map_err(step("place the store's socket"))?;
+    // Nobody reaches it before it listens.
+    rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR).map_err(step("protect the store's socket"))?;
+    rustix::net::listen(&listener, BACKLOG).map_err(step("listen for the next daemon"))?;
+    let (ours, theirs) = Channel::pair().map_err(step("make a socket"))?;
+    set_socket_timeout(&ours, Timeout::Send, Some(PATIENCE)).map_err(step("limit a wait"))?;
+    let mut command = Command::new(&place.program);
+    command.arg("--store").stdin(listener).stdout(theirs.into_descriptor()).stderr(Stdio::null());
+    // Not the daemon's terminal's: what ends that would end this.
+    command.env_clear().current_dir("/").process_group(0);
+    let child = command.spawn().map_err(step("start the store of templates and clones"))?;
+    let process = Pid::from_child(&child);
+    let process = pidfd_open(process, PidfdFlags::empty()).map_err(step("hold the store's process"))?;
+    let line = Line { channel: Arc::new(ours), process, child: Some(child) };
+    line.channel.send(&HELLO, &[]).map_err(|e| step("greet the store")(io::Error::other(e)))?;
+    Ok(line)
+}
