@@ -81,7 +81,7 @@ struct Life {
     forks_itself: bool,
     /// It is on its way back to its template.
     rolls_back: bool,
-    /// Answers are still to what another daemon had asked, up to so many [`FromShell::Done`], which none asks for.
+    /// Answers are still to what another daemon had asked, up to so many [`FromShell::Done`].
     of_another: u8,
 }
 
@@ -283,6 +283,12 @@ impl Running {
                 }
             }
             FromShell::Lap(_) => {}
+            // Asked for at the beginning alone. A daemon that was killed then may have left some, and nothing else.
+            FromShell::Done => {
+                let mut life = self.lock();
+                life.of_another = life.of_another.saturating_sub(1);
+                self.changed.notify_all();
+            }
             FromShell::Forked => self.note_fork_signal(),
             FromShell::Trouble(line) => {
                 let mut life = self.lock();
@@ -293,8 +299,6 @@ impl Running {
             answer => {
                 let mut life = self.lock();
                 if life.of_another > 0 {
-                    life.of_another -= u8::from(answer == FromShell::Done);
-                    self.changed.notify_all();
                     return None;
                 }
                 if life.owed > 0 {

@@ -130,8 +130,8 @@ impl Drop for Reserved<'_> {
 }
 
 impl Daemon {
-    /// A daemon without templates, whose shells are in `cgroups`, or it is said why not. `kvm` is `/dev/kvm`; without it
-    /// the daemon can say so, and nothing else. What it has is held by `store`, too.
+    /// A daemon without templates. `kvm` is `/dev/kvm`; without it the daemon can say so, and nothing else. Its shells
+    /// are in `cgroups`, or it is said why not, and what it has is held by `store`, too.
     ///
     /// # Errors
     /// If its threads can't be started.

@@ -6,9 +6,9 @@
 //! | `held` | the daemon's side: what is held, and a store that ended is replaced |
 //! | `serve` | the process |
 //!
-//! The store understands nothing of what it holds but [`Kind`]. It does what nobody else could when a daemon was killed:
-//! shells that were waiting or half made into clones are ended. All other shells are on a leash, which store and daemon
-//! hold: when both are gone, the kernel ends them.
+//! The store understands nothing of what it holds but [`Kind`]. When a daemon was killed, it ends the shells that were
+//! waiting or half made into clones: nobody else could. All shells are on a leash, which store and daemon hold: when
+//! both are gone, the kernel ends them.
 
 mod held;
 mod serve;

@@ -45,8 +45,11 @@ pub fn serve(listener: &OwnedFd, first: OwnedFd) -> io::Result<()> {
     let mut next = Some(first);
     loop {
         if let Some(peer) = next.take().and_then(introduced) {
-            // Whatever ends the conversation, the daemon is gone, or is to be told that it is not understood.
-            let _ = entries.talk(&peer);
+            // Whatever ends the conversation, the daemon is gone, or is to be told that it is not understood. What it
+            // has sent may come after the word that it is gone (ECONNRESET).
+            if let Err(ChannelError::Closed) = entries.talk(&peer) {
+                let _ = entries.talk(&peer);
+            }
             drop(peer);
             entries.end(|kind| kind == Kind::Passing);
         }

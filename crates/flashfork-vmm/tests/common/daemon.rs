@@ -39,20 +39,7 @@ impl Daemon {
     }
 
     pub fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, String) {
-        let body = body.to_string();
-        let mut stream = UnixStream::connect(&self.socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        // At once: who answers without reading the body may be gone before a second piece.
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head[9..12].parse().unwrap(), body.to_owned())
+        attempt(&self.socket, method, path, body).unwrap()
     }
 
     #[track_caller]
@@ -128,6 +115,24 @@ impl Drop for Daemon {
 /// Whether this process holds what a daemon has for the next one.
 pub fn is_store(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"\0--store\0"))
+}
+
+/// An answer, if all of it comes.
+pub fn attempt(socket: &Path, method: &str, path: &str, body: &Value) -> Option<(u16, String)> {
+    let body = body.to_string();
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    // At once: who answers without reading the body may be gone before a second piece.
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head[9..12].parse().unwrap(), body.to_owned()))
 }
 
 pub fn command(socket: &Path) -> Command {

@@ -39,11 +39,11 @@ fn a_late_answer_is_taken_for_none_of_the_next() {
             assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Pause);
             assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Resume);
             shell.send(&FromShell::Failed("late".into()), &[]).unwrap();
-            shell.send(&FromShell::Done, &[]).unwrap();
+            shell.send(&FromShell::Copied, &[]).unwrap();
         });
         let late = clone.answer(&ToShell::Pause, &[], Duration::from_millis(10));
         assert!(matches!(late, Err(Unanswered::Asked(ShellFailure::Silent(_)))));
-        assert!(matches!(clone.answer(&ToShell::Resume, &[], PATIENCE), Ok(FromShell::Done)));
+        assert!(matches!(clone.answer(&ToShell::Resume, &[], PATIENCE), Ok(FromShell::Copied)));
     });
     assert!(!clone.has_ended());
     clone.stop();
