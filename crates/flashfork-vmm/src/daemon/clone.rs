@@ -210,7 +210,7 @@ impl Running {
         let files = self.disks.shared()?;
         let life = self.lock();
         // Both are there as long as it lives.
-        let origin = self.origin.upgrade().and_then(|entry| entry.held.get().map(Held::id));
+        let origin = self.origin.upgrade().and_then(|entry| entry.held.get().map(|held| held.id()));
         let cgroup = self.footprint.cgroup.as_ref().and_then(Weak::upgrade);
         let kept = kept::Clone {
             name: self.name.clone(),

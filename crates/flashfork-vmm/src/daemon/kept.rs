@@ -13,7 +13,7 @@ use crate::machine::Frozen;
 use crate::memory::Layered;
 use crate::pool::Shell;
 use crate::state::MachineState;
-use crate::store::{self, Descriptor, Kept, Kind};
+use crate::store::{self, Descriptor, Held, Kept, Kind};
 use crate::template::{Quota, Template};
 use flashfork_proto::Generation;
 use flashfork_proto::shape::Shape;
@@ -22,6 +22,7 @@ use flashfork_proto::signal::AttachedDisk;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -91,11 +92,15 @@ impl Disk {
         Self { overlay: disk.overlay.extents().to_vec(), attached: disk.attached.clone(), seen }
     }
 
-    fn adopt(self, files: &mut Files<'_>) -> Result<FrozenDisk, String> {
-        let image = files.next()?.try_clone().map_err(|e| e.to_string())?;
+    fn adopt(self, files: &mut Files<'_>) -> Result<FrozenDisk, DaemonError> {
+        let image = files.next()?.try_clone().map_err(descriptor)?;
         let overlay = files.memory(self.overlay)?;
         Ok(FrozenDisk { image, overlay, attached: self.attached, seen: self.seen.map(Arc::new) })
     }
+}
+
+fn descriptor(e: io::Error) -> DaemonError {
+    DaemonError::System("duplicate a descriptor", e)
 }
 
 pub(super) fn template(entry: &Entry, name: Option<&str>, quota: u64) -> Vec<u8> {
@@ -112,17 +117,15 @@ pub(super) fn template(entry: &Entry, name: Option<&str>, quota: u64) -> Vec<u8>
     })
 }
 
-/// The files of a memory, for who holds them, too.
-pub(super) fn shared(memory: &Layered) -> Vec<Arc<dyn Descriptor>> {
-    memory.files().iter().map(|file| -> Arc<dyn Descriptor> { file.clone() }).collect()
+/// Files for who holds them, too.
+pub(super) fn shared(files: &[Arc<OwnedFd>]) -> Vec<Arc<dyn Descriptor>> {
+    files.iter().cloned().map(|file| file as Arc<dyn Descriptor>).collect()
 }
 
 /// Those of a disk.
 pub(super) fn of_disk(disk: &FrozenDisk) -> Result<Vec<Arc<dyn Descriptor>>, DaemonError> {
-    let image = disk.image.try_clone().map_err(|e| DaemonError::System("duplicate a descriptor", e))?;
-    let mut files: Vec<Arc<dyn Descriptor>> = vec![Arc::new(image)];
-    files.extend(shared(&disk.overlay));
-    Ok(files)
+    let image = Arc::new(disk.image.try_clone().map_err(descriptor)?);
+    Ok([shared(&[image]), shared(disk.overlay.files())].concat())
 }
 
 /// On a clock that goes on from one daemon to the next.
@@ -139,26 +142,34 @@ struct Files<'a> {
     known: &'a mut BTreeMap<(u64, u64), Arc<OwnedFd>>,
 }
 
-impl Files<'_> {
-    fn next(&mut self) -> Result<Arc<OwnedFd>, String> {
-        let file = self.all.next().ok_or("a descriptor is missing")?;
-        let stat = rustix::fs::fstat(&file).map_err(|e| e.to_string())?;
+impl<'a> Files<'a> {
+    fn of(descriptors: Vec<OwnedFd>, known: &'a mut BTreeMap<(u64, u64), Arc<OwnedFd>>) -> Self {
+        Self { all: descriptors.into_iter(), taken: Vec::new(), known }
+    }
+
+    fn next(&mut self) -> Result<Arc<OwnedFd>, DaemonError> {
+        let file = self.all.next().ok_or_else(|| missing("a descriptor"))?;
+        let stat = rustix::fs::fstat(&file).map_err(|e| descriptor(e.into()))?;
         let file = self.known.entry((stat.st_dev, stat.st_ino)).or_insert_with(|| Arc::new(file)).clone();
         self.taken.push(file.clone());
         Ok(file)
     }
 
-    fn memory(&mut self, extents: Vec<Extent>) -> Result<Layered, String> {
+    fn memory(&mut self, extents: Vec<Extent>) -> Result<Layered, DaemonError> {
         let count = extents.iter().map(|extent| usize::from(extent.file) + 1).max().unwrap_or(1);
         let files = (0..count).map(|_| self.next()).collect::<Result<_, _>>()?;
         let memory = Layered::shared(files, extents);
-        memory.check(memory.length()).map_err(|e| e.to_string())?;
+        memory.check(memory.length())?;
         Ok(memory)
     }
 
-    fn descriptors(self) -> Vec<Arc<dyn Descriptor>> {
-        self.taken.into_iter().map(|file| -> Arc<dyn Descriptor> { file }).collect()
+    fn disks(&mut self, disks: Vec<Disk>) -> Result<Vec<FrozenDisk>, DaemonError> {
+        disks.into_iter().map(|disk| disk.adopt(self)).collect()
     }
+}
+
+fn missing(what: &str) -> DaemonError {
+    DaemonError::Conflict(format!("{what} is missing"))
 }
 
 /// All that was left, as far as it has been looked at.
@@ -185,16 +196,21 @@ impl Daemon {
         let order = [Kind::Quota, Kind::Budget, Kind::Template, Kind::Clone, Kind::Ended];
         kept.sort_by_key(|kept| (order.iter().position(|kind| *kind == kept.kind), kept.held.id()));
         let mut found = Found::default();
-        for mut kept in kept {
-            let (kind, descriptors) = (kept.kind, std::mem::take(&mut kept.descriptors));
+        for Kept { held, kind, record, descriptors } in kept {
+            let id = held.id();
             let taken = match kind {
-                Kind::Quota => found.quota(kept),
-                Kind::Budget => found.budget(kept),
-                Kind::Template => found.template(kept, descriptors),
-                Kind::Clone | Kind::Ended => self.adopt_clone(&mut found, kept, descriptors),
+                Kind::Quota => Quota::adopt(&record, held.clone()).map_err(DaemonError::from).map(|quota| {
+                    found.quotas.insert(id, Arc::new(quota));
+                }),
+                Kind::Budget => Budget::adopt(&record, held.clone()).map_err(DaemonError::from).map(|budget| {
+                    found.budgets.insert(id, Arc::new(budget));
+                }),
+                Kind::Template => found.template(held.clone(), &record, descriptors),
+                Kind::Clone | Kind::Ended => self.adopt_clone(&mut found, held.clone(), kind, &record, descriptors),
                 Kind::Passing | Kind::Leash => Ok(()),
             };
             if let Err(why) = taken {
+                held.kill(None);
                 let what = if kind == Kind::Template { "template" } else { "clone" };
                 say(&format!("a {what} of an earlier daemon can't be taken over and ends: {why}"));
             }
@@ -206,11 +222,10 @@ impl Daemon {
                 self.hardware()?.pools.keep(entry.shape(), self.settings.pool);
             }
             for clone in clones.iter().filter(|clone| entry.forked_from.as_deref() == Some(clone.name())) {
-                let origin = clone.template();
-                let is_origin_s = |file: &&Arc<OwnedFd>| {
-                    origin.as_ref().is_ok_and(|origin| origin.files().any(|other| Arc::ptr_eq(file, other)))
-                };
-                clone.has_copied(entry.files().filter(|file| !is_origin_s(file)).map(Arc::downgrade));
+                let below: Vec<_> =
+                    clone.template().iter().flat_map(|origin| origin.files()).map(Arc::as_ptr).collect();
+                let own = entry.files().filter(|file| !below.contains(&Arc::as_ptr(file)));
+                clone.has_copied(own.map(Arc::downgrade));
             }
         }
         for name in roll_back {
@@ -219,79 +234,57 @@ impl Daemon {
                 // The clone says so.
                 let _ = daemon.rollback(&name);
             };
-            thread::Builder::new()
-                .name("rollback".into())
-                .spawn(again)
-                .map_err(|e| DaemonError::System("start a thread", e))?;
+            let started = thread::Builder::new().name("rollback".into()).spawn(again);
+            started.map_err(|e| DaemonError::System("start a thread", e))?;
         }
         Ok(())
     }
 
-    fn adopt_clone(self: &Arc<Self>, found: &mut Found, kept: Kept, descriptors: Vec<OwnedFd>) -> Result<(), String> {
-        let Kept { held, kind, record, .. } = kept;
-        let held = Arc::new(held);
-        let adopted = self.adopt_as(found, held.clone(), kind, &record, descriptors);
-        if adopted.is_err() {
-            held.kill(None);
-        }
-        adopted
-    }
-
-    fn adopt_as(
+    fn adopt_clone(
         self: &Arc<Self>,
         found: &mut Found,
-        held: Arc<store::Held>,
+        held: Arc<Held>,
         kind: Kind,
         record: &[u8],
         descriptors: Vec<OwnedFd>,
-    ) -> Result<(), String> {
-        let record: CloneRecord = store::open(record).map_err(|e| e.to_string())?;
+    ) -> Result<(), DaemonError> {
+        let record: CloneRecord = store::open(record)?;
         let known = record.clone.clone();
         self.next_cid.fetch_max(known.cid + 1, Ordering::Relaxed);
         let origin = known.origin.and_then(|origin| found.templates.get(&origin)).map(|(_, entry)| entry.clone());
-        let own_forks = match known.budget.and_then(|budget| found.budgets.get(&budget)) {
-            Some(budget) => OwnForks::of(self, budget.clone()),
-            None => OwnForks::new(self, 0),
-        };
+        let budget = known.budget.and_then(|budget| found.budgets.get(&budget));
         let since = Duration::from_nanos(monotonic_ns().saturating_sub(record.started_ns));
+        let (generation, times, rolls_back) = (record.generation, record.claim, record.rolls_back);
         let mut born = Born {
             name: known.name.clone(),
             template: known.template,
             forked_from: known.forked_from,
             origin: origin.as_ref().map_or_else(Weak::new, Arc::downgrade),
-            own_forks,
+            own_forks: budget.map_or_else(|| OwnForks::new(self, 0), |budget| OwnForks::of(self, budget.clone())),
             job: known.job,
             disks: Arc::default(),
             cid: known.cid,
             started: Instant::now().checked_sub(since).unwrap_or_else(Instant::now),
-            past: None,
+            past: Some(record),
         };
-        let (generation, times, rolls_back) = (record.generation, record.claim, record.rolls_back);
-        born.past = Some(record);
         if kind == Kind::Ended {
             let clone = Running::ended(born, generation, times, (known.pid, known.shape), held);
             self.lock().clones.insert(known.name, clone.clone());
             self.note_end(&clone);
             return Ok(());
         }
-        let origin = origin.ok_or_else(|| format!("the template of clone {} can't either", known.name))?;
-        let mut files = Files { all: descriptors.into_iter(), taken: Vec::new(), known: &mut BTreeMap::new() };
-        let (process, channel) = (files.next()?, files.next()?);
-        let mut own = files.taken.clone();
-        let mut files = Files { all: files.all, taken: Vec::new(), known: &mut found.files };
-        let disks = known.disks.into_iter().map(|disk| disk.adopt(&mut files)).collect::<Result<_, _>>()?;
-        born.disks = Arc::new(Attached { disks, told: known.told });
-        own.append(&mut files.taken);
-        held.adopt(own.into_iter().map(|file| -> Arc<dyn Descriptor> { file }).collect());
-        let shell = Shell::adopt(held, known.pid, process, &channel, known.shape, known.cgroup);
-        let shell = shell.map_err(|e| e.to_string())?;
+        let origin = origin.ok_or_else(|| missing("its template"))?;
+        let mut files = Files::of(descriptors, &mut found.files);
+        // No two have these in common, whatever their inodes are.
+        let mut own = || files.all.next().map(Arc::new).ok_or_else(|| missing("a descriptor"));
+        let (process, channel) = (own()?, own()?);
+        born.disks = Arc::new(Attached { disks: files.disks(known.disks)?, told: known.told });
+        held.adopt([shared(&[process.clone(), channel.clone()]), shared(&files.taken)].concat());
+        let shell = Shell::adopt(held, known.pid, process, &channel, known.shape, known.cgroup).map_err(descriptor)?;
         let claimed = Claimed { shell, generation, times, early: Vec::new() };
-        let pools = &self.hardware().map_err(|e| e.to_string())?.pools;
         let gone = self.at_end(Alive::of(&origin));
-        let clone = Running::start(claimed, born, pools, gone).map_err(|e| e.to_string())?;
-        if rolls_back {
-            found.roll_back.push(known.name.clone());
-        }
+        let clone = Running::start(claimed, born, &self.hardware()?.pools, gone)?;
+        found.roll_back.extend(rolls_back.then(|| known.name.clone()));
         found.clones.push(clone.clone());
         self.lock().clones.insert(known.name, clone);
         Ok(())
@@ -299,31 +292,16 @@ impl Daemon {
 }
 
 impl Found {
-    fn quota(&mut self, Kept { held, record, .. }: Kept) -> Result<(), String> {
-        let id = held.id();
-        let quota = Quota::adopt(&record, held).map_err(|e| e.to_string())?;
-        self.quotas.insert(id, Arc::new(quota));
-        Ok(())
-    }
-
-    fn budget(&mut self, Kept { held, record, .. }: Kept) -> Result<(), String> {
-        let id = held.id();
-        let budget = Budget::adopt(&record, held).map_err(|e| e.to_string())?;
-        self.budgets.insert(id, Arc::new(budget));
-        Ok(())
-    }
-
-    fn template(&mut self, Kept { held, record, .. }: Kept, descriptors: Vec<OwnedFd>) -> Result<(), String> {
-        let record: TemplateRecord = store::open(&record).map_err(|e| e.to_string())?;
-        let quota = self.quotas.get(&record.quota).ok_or("its number of clones is missing")?.clone();
-        let mut files = Files { all: descriptors.into_iter(), taken: Vec::new(), known: &mut self.files };
-        let ram = files.memory(record.ram)?;
-        let disks = record.disks.into_iter().map(|disk| disk.adopt(&mut files)).collect::<Result<_, _>>()?;
-        let state = Arc::new(MachineState::decode(&record.state).map_err(|e| e.to_string())?);
-        held.adopt(files.descriptors());
-        let id = held.id();
+    fn template(&mut self, held: Arc<Held>, record: &[u8], descriptors: Vec<OwnedFd>) -> Result<(), DaemonError> {
+        let record: TemplateRecord = store::open(record)?;
+        let quota = self.quotas.get(&record.quota).ok_or_else(|| missing("its number of clones"))?.clone();
+        let mut files = Files::of(descriptors, &mut self.files);
+        let (ram, disks) = (files.memory(record.ram)?, files.disks(record.disks)?);
+        held.adopt(shared(&files.taken));
+        let state = Arc::new(MachineState::decode(&record.state)?);
         let template = Template { frozen: Frozen { ram, disks, state }, quota, created_s: record.created_s };
-        let entry = Entry::new(template, record.boot_ns, record.forked_from).map_err(|e| e.to_string())?;
+        let entry = Entry::new(template, record.boot_ns, record.forked_from)?;
+        let id = held.id();
         // Nobody else does.
         let _ = entry.held.set(held);
         self.templates.insert(id, (record.name, Arc::new(entry)));

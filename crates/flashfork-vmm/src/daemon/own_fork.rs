@@ -24,7 +24,7 @@ pub(super) struct OwnForks {
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     left: Mutex<u32>,
-    held: OnceLock<Held>,
+    held: OnceLock<Arc<Held>>,
 }
 
 impl OwnForks {
@@ -43,7 +43,7 @@ impl OwnForks {
         if *left > 0 {
             held.get_or_init(|| store.hold(Kind::Budget, store::seal(&*left), Vec::new()));
         }
-        held.get().map(Held::id)
+        held.get().map(|held| held.id())
     }
 
     /// Takes one of them, and gives who does it.
@@ -59,7 +59,7 @@ impl OwnForks {
 
 impl Budget {
     /// What an earlier daemon has left.
-    pub(super) fn adopt(record: &[u8], held: Held) -> Result<Self, StateError> {
+    pub(super) fn adopt(record: &[u8], held: Arc<Held>) -> Result<Self, StateError> {
         Ok(Self { left: Mutex::new(store::open(record)?), held: held.into() })
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Entry {
     /// Clones that are.
     pub(super) alive: AtomicU64,
     /// From before anybody can ask for it, or for a clone of it. Goes last: where nobody waits for its memory.
-    pub(super) held: OnceLock<Held>,
+    pub(super) held: OnceLock<Arc<Held>>,
 }
 
 impl Daemon {
@@ -189,7 +189,7 @@ impl Entry {
             Some(held) => held.put(Kind::Template, record, Vec::new()),
             None => {
                 let Frozen { ram, disks, .. } = &self.template.frozen;
-                let mut files = kept::shared(ram);
+                let mut files = kept::shared(ram.files());
                 for disk in disks {
                     files.extend(kept::of_disk(disk)?);
                 }

@@ -126,7 +126,7 @@ impl Shell {
         drop(command);
         let process = Process::started(child).map_err(ShellFailure::Descriptor)?;
         let channel = Arc::new(ours);
-        let held = Arc::new(store.hold(Kind::Passing, Vec::new(), vec![process.descriptor(), channel.clone()]));
+        let held = store.hold(Kind::Passing, Vec::new(), vec![process.descriptor(), channel.clone()]);
         let mut shell = Self { channel, process, shape, primed: false, cgroup: None, held };
         // It waits for its first message, so that what it takes from here on is charged where it belongs.
         let cgroup = cgroups.map(|cgroups| cgroups.add(shape, shell.pid())).transpose();
@@ -294,7 +294,7 @@ impl Shell {
         set_socket_timeout(&theirs, Timeout::Recv, Some(Duration::from_secs(120))).unwrap();
         // It ends with this process, whatever becomes of the test.
         let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let held = Arc::new(Store::none().unwrap().hold(Kind::Passing, Vec::new(), Vec::new()));
+        let held = Store::none().unwrap().hold(Kind::Passing, Vec::new(), Vec::new());
         let process = Process::started(child).unwrap();
         (Self { channel: Arc::new(channel), process, shape, primed: false, cgroup: None, held }, theirs)
     }

@@ -104,7 +104,7 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Kept {
     /// Dropping it lets it go.
-    pub held: Held,
+    pub held: Arc<Held>,
     /// What it is.
     pub kind: Kind,
     /// What is known of it.
@@ -158,7 +158,7 @@ impl Store {
         let watched = store.clone();
         thread::Builder::new().name("store".into()).spawn(move || watched.watch()).map_err(step("start a thread"))?;
         let kept = |(id, kind, record, descriptors): (u64, Kind, ByteBuf, _)| {
-            let held = Held { store: store.clone(), id };
+            let held = Arc::new(Held { store: store.clone(), id });
             Kept { held, kind, record: record.into_vec(), descriptors }
         };
         Ok((store.clone(), left.into_iter().map(kept).collect()))
@@ -187,8 +187,8 @@ impl Store {
 
     /// Holds something new.
     #[must_use]
-    pub fn hold(self: &Arc<Self>, kind: Kind, record: Vec<u8>, descriptors: Vec<Arc<dyn Descriptor>>) -> Held {
-        Held { store: self.clone(), id: self.insert(kind, record, descriptors) }
+    pub fn hold(self: &Arc<Self>, kind: Kind, record: Vec<u8>, descriptors: Vec<Arc<dyn Descriptor>>) -> Arc<Held> {
+        Arc::new(Held { store: self.clone(), id: self.insert(kind, record, descriptors) })
     }
 
     fn insert(&self, kind: Kind, record: Vec<u8>, descriptors: Vec<Arc<dyn Descriptor>>) -> u64 {

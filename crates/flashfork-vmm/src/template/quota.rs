@@ -14,7 +14,7 @@ pub struct Quota {
     max: Option<u64>,
     made: Mutex<u64>,
     /// So that the next daemon gives no number again.
-    held: OnceLock<Held>,
+    held: OnceLock<Arc<Held>>,
 }
 
 /// Numbers for clones. Those that are left go back when it is dropped; they stay used if somebody has taken later ones
@@ -133,7 +133,7 @@ impl Quota {
     ///
     /// # Errors
     /// [`StateError`].
-    pub(crate) fn adopt(record: &[u8], held: Held) -> Result<Self, StateError> {
+    pub(crate) fn adopt(record: &[u8], held: Arc<Held>) -> Result<Self, StateError> {
         let quota = Self::from(store::open::<SavedQuota>(record)?);
         Ok(Self { held: held.into(), ..quota })
     }
