@@ -64,7 +64,7 @@ fn all_names_are_gone_through_with_a_line_for_each_failure() {
 /// Something that listens where a daemon would, and answers all that comes with `answer`.
 fn listener(place: &Path, answer: &str) -> std::process::Child {
     std::fs::create_dir(place.parent().unwrap()).unwrap();
-    let listen = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\ns.listen()\n\
+    let listen = "import signal, socket, sys\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\ns = socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\ns.listen()\n\
                   while True:\n    c, _ = s.accept()\n    c.recv(1000) and c.sendall(sys.argv[2].encode())\n    c.close()";
     let mut listener =
         std::process::Command::new("python3").args(["-c", listen]).arg(place).arg(answer).spawn().unwrap();
@@ -85,7 +85,10 @@ fn stop_ends_a_daemon_of_any_version_and_nothing_else() {
         if is_daemon {
             stopped.success().stdout("");
             let status = listener.try_wait().unwrap();
-            assert_eq!(status.and_then(|status| std::os::unix::process::ExitStatusExt::signal(&status)), Some(15));
+            assert_eq!(
+                status.and_then(|status| std::os::unix::process::ExitStatusExt::signal(&status)),
+                Some(libc::SIGINT)
+            );
         } else {
             stopped.code(1).stderr(contains("is no VM daemon"));
             assert!(listener.try_wait().unwrap().is_none(), "it is ended");

@@ -107,7 +107,7 @@ fn run(args: &Args) -> Result<(), VmdError> {
         Ok::<_, VmdError>((daemon, runtime))
     };
     let (daemon, runtime) = started().inspect_err(|_| store.leave())?;
-    daemon.take_over(kept, say)?;
+    daemon.take_over(kept, say).inspect_err(|_| store.leave())?;
     // It stays: what is dropped would be no more.
     let served = runtime.block_on(serve(&socket, daemon.clone()));
     // Nobody hears of anything any more, whatever is still done.

@@ -187,11 +187,12 @@ impl Daemon {
     /// Takes over what an earlier daemon has left. What can't be is ended, and `say` is told why.
     ///
     /// # Errors
-    /// [`DaemonError::Kvm`]; all is left as it was.
+    /// [`DaemonError::Kvm`], or that a thread can't be started.
     pub fn take_over(self: &Arc<Self>, mut kept: Vec<Kept>, say: fn(&str)) -> Result<(), DaemonError> {
         if kept.is_empty() {
             return Ok(());
         }
+        // Else what is dropped would be no more.
         self.hardware().inspect_err(|_| self.store.leave())?;
         let order = [Kind::Quota, Kind::Budget, Kind::Template, Kind::Clone, Kind::Ended];
         kept.sort_by_key(|kept| (order.iter().position(|kind| *kind == kept.kind), kept.held.id()));

@@ -10,9 +10,14 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Connections that wait until they are accepted, as in the standard library.
 const BACKLOG: i32 = 128;
+
+/// How long an earlier daemon's end may take.
+const HANDOVER: Duration = Duration::from_secs(1);
 
 /// A socket that nobody else answers at; removed when it is dropped, if this process has made it.
 #[derive(Debug)]
@@ -55,6 +60,10 @@ impl Socket {
     /// # Errors
     /// [`SocketError`].
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        patiently(|| Self::try_bind(path))
+    }
+
+    fn try_bind(path: &Path) -> Result<Self, SocketError> {
         let look = || match fs::symlink_metadata(path) {
             Ok(there) if there.file_type().is_socket() => Ok(true),
             Ok(_) => Err(SocketError::Other(path.to_owned())),
@@ -100,7 +109,7 @@ impl Socket {
         let listener = UnixListener::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let address = listener.local_addr().map_err(SocketError::Opened)?;
         let path = address.as_pathname().ok_or_else(|| SocketError::Opened(io::Error::other("no path")))?.to_owned();
-        let lock = lock(&path)?;
+        let lock = patiently(|| lock(&path))?;
         // So that who connects finds this process, and not systemd, at the other end: `flashfork vm stop` ends it.
         listen(&listener, BACKLOG).map_err(|e| SocketError::Opened(e.into()))?;
         Ok(Some(Self { listener, path, is_made: false, _lock: lock }))
@@ -145,6 +154,17 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.remove();
+    }
+}
+
+/// A daemon that was killed while it started a shell has that for a moment, and so its socket and lock.
+fn patiently<T>(attempt: impl Fn() -> Result<T, SocketError>) -> Result<T, SocketError> {
+    let deadline = Instant::now() + HANDOVER;
+    loop {
+        match attempt() {
+            Err(SocketError::Busy(_)) if Instant::now() < deadline => thread::sleep(Duration::from_millis(20)),
+            other => return other,
+        }
     }
 }
 

@@ -33,7 +33,7 @@ struct Entries {
 /// until nothing is held and nobody is there.
 ///
 /// # Errors
-/// If there is no thread for it, or nobody can be accepted.
+/// If there is no thread for it.
 pub fn serve(listener: &OwnedFd, first: OwnedFd) -> io::Result<()> {
     // So that the next daemon finds this process at the other end, and not the one that made the socket.
     listen(listener, BACKLOG)?;
@@ -56,11 +56,11 @@ pub fn serve(listener: &OwnedFd, first: OwnedFd) -> io::Result<()> {
         if !entries.all.values().any(|entry| entry.kind.lasts()) {
             return Ok(());
         }
-        next = Some(accept_with(listener, SocketFlags::CLOEXEC).or_else(|e| match e {
-            // Who came has gone again.
-            rustix::io::Errno::CONNABORTED | rustix::io::Errno::INTR => accept_with(listener, SocketFlags::CLOEXEC),
-            other => Err(other),
-        })?);
+        next = accept_with(listener, SocketFlags::CLOEXEC).ok();
+        if next.is_none() {
+            // Who came has gone again, or descriptors are short.
+            thread::sleep(Duration::from_millis(100));
+        }
     }
 }
 
