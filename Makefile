@@ -10,7 +10,7 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 export CARGO
 
 # What only the benchmarks need.
-BENCH_PACKAGES := afl++ bzip2 emacs-nox hyperfine linux-perf nailgun nodejs openjdk-17-jdk-headless perl python3 python3-numpy python3-pandas redis-server ruby sqlite3 stress-ng
+BENCH_PACKAGES := afl++ bzip2 emacs-nox hyperfine linux-perf nailgun nodejs openjdk-17-jdk-headless perl python3 python3-numpy python3-pandas qemu-system-x86 redis-server ruby sqlite3 stress-ng
 
 .PHONY: all build wheel demo check test test-core test-command test-python test-runtimes test-vm test-kernel test-all bench figures bench-vm-lab install uninstall clean
 

@@ -1,20 +1,31 @@
 //! Small runs of the experiments on virtual machines.
 
+mod here;
+
 use assert_cmd::Command;
+use flashfork_bench::experiments::vm_fuzz::VmFuzzOptions;
+use flashfork_measure::Silent;
+use flashfork_terminal::size::Size;
 use serde_json::Value;
 use std::path::Path;
 
-/// The records of a run; none, with a line that says why, where no guest runs or the monitor isn't built.
-fn records(args: &[&str]) -> Option<Vec<Value>> {
+/// Whether guests run, and the monitor is built; else a line says why not.
+fn kvm() -> bool {
     let command = Path::new(env!("CARGO_BIN_EXE_flashfork-bench"));
     if !command.with_file_name("flashfork-shell").is_file() {
         eprintln!("skipped: flashfork-shell is not built: cargo build -p flashfork-vmm");
+        return false;
+    }
+    let kvm = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    kvm.inspect_err(|e| eprintln!("skipped: /dev/kvm: {e}")).is_ok()
+}
+
+/// The records of a run; none where there can't be one.
+fn records(args: &[&str]) -> Option<Vec<Value>> {
+    if !kvm() {
         return None;
     }
-    if let Err(e) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-        eprintln!("skipped: /dev/kvm: {e}");
-        return None;
-    }
+    let command = env!("CARGO_BIN_EXE_flashfork-bench");
     let dir = tempfile::tempdir().unwrap();
     let mut bench = Command::new(command);
     bench.arg("bench").args(args).arg("--json").arg("--records").arg(dir.path().join("records.json"));
@@ -65,6 +76,57 @@ fn executions_are_timed_whatever_comes_before_them() {
         let record = records.iter().find(|record| record["method"] == way).unwrap();
         assert!(record["p50"].as_f64().unwrap() > 0.0, "{way}");
     }
+}
+
+/// Whether this program can be run.
+fn is_there(program: &str) -> bool {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|dir| dir.join(program).is_file())
+}
+
+#[test]
+fn a_linux_in_qemu_is_forked_by_afl_s_protocol_plain_and_sealed() {
+    if !is_there("qemu-system-x86_64") {
+        eprintln!("skipped: qemu-system-x86_64 is not installed: apt-get install qemu-system-x86");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let options = VmFuzzOptions {
+        qemu: true,
+        keep: Some(dir.path().to_owned()),
+        size: Size(192 << 20),
+        pages: Vec::new(),
+        rounds: Some(1),
+        quick: true,
+    };
+    // It fails if a kernel's panic is not seen, or if a seed's system calls end in one.
+    let outcome = here::run(&options, &mut Silent).unwrap();
+    for method in ["fork-4k", "fork-thp", "seal"] {
+        let find = |measure: &str| {
+            let mut records = outcome.document.records.iter();
+            records.find(|record| record.method == method && record.chosen["measure"] == measure).unwrap()
+        };
+        let (execution, fork) = (find("execution"), find("fork"));
+        assert!(execution.n == 16 && fork.p50 > 0.0 && fork.p50 < execution.p50, "{method}");
+        let forks = execution.observed["shim"]["forks"].as_u64();
+        assert!(if method == "seal" { forks >= Some(execution.n as u64) } else { forks.is_none() }, "{forks:?}");
+        assert!(outcome.table.contains(method), "{}", outcome.table);
+    }
+    if !is_there("afl-fuzz") {
+        eprintln!("skipped: afl-fuzz is not installed: apt-get install afl++");
+        return;
+    }
+    let out = dir.path().join("out");
+    let mut fuzz = Command::new("afl-fuzz");
+    for name in ["AFL_NO_UI", "AFL_NO_AFFINITY", "AFL_SKIP_CPUFREQ", "AFL_SKIP_BIN_CHECK"] {
+        fuzz.env(name, "1");
+    }
+    fuzz.env("AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES", "1").env("AFL_FORKSRV_INIT_TMOUT", "600000");
+    fuzz.args(["-V", "1", "-t", "60000", "-i"]).arg(dir.path().join("seeds")).arg("-o").arg(&out);
+    fuzz.arg("--").arg(dir.path().join("qemu")).assert().success();
+    let stats = std::fs::read_to_string(out.join("default/fuzzer_stats")).unwrap();
+    let edges =
+        stats.lines().find_map(|line| line.strip_prefix("edges_found")?.trim_start_matches([' ', ':']).parse().ok());
+    assert!(edges > Some(1000_u32), "{stats}");
 }
 
 #[test]

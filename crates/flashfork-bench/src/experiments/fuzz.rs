@@ -13,7 +13,6 @@ mod found;
 mod options;
 mod process;
 mod report;
-mod shim;
 mod slices;
 mod target;
 mod targets;

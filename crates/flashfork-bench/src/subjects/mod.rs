@@ -13,6 +13,7 @@ pub mod memory;
 mod method;
 pub(crate) mod parent;
 mod region;
+pub(crate) mod shim;
 pub(crate) mod vm_host;
 
 pub(crate) use facts::Facts;
