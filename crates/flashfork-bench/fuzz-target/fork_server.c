@@ -1,11 +1,13 @@
-/* Makes a QEMU as it is a fork server of AFL's, as the changes of TriforceAFL do: it is loaded before QEMU's libraries (LD_PRELOAD).
+/* Makes a QEMU as it is a fork server of AFL's, as the changes of TriforceAFL do: it is loaded before QEMU's
+   libraries (LD_PRELOAD).
 
-   The guest's driver writes a byte to port 0xe9 (isa-debugcon), which QEMU writes to its standard output in the thread of the only
-   virtual CPU (TCG), with its lock held, so that the main loop waits. That thread forks. A child is that thread alone: nothing
-   sets off timers, as in TriforceAFL, and the guest runs until its driver says that it is done. QEMU must not have guest memory
-   left out of children, and no io_uring, which children would share.
+   The guest's driver writes a byte to port 0xe9 (isa-debugcon), which QEMU writes to its standard output in the
+   thread of the only virtual CPU (TCG), with its lock held, so that the main loop waits. That thread forks. A child
+   is that thread alone: nothing sets off timers, as in TriforceAFL, and the guest runs until its driver says that it
+   is done. QEMU must not have guest memory left out of children, and no io_uring, which children would share.
 
-   As a plugin of QEMU's (-plugin) it also counts the edges between the blocks of the guest's kernel, where AFL wants that. */
+   As a plugin of QEMU's (-plugin) it also counts the edges between the blocks of the guest's kernel, where AFL wants
+   that. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -171,7 +173,7 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 
     (void)id;
     if (address >> 63)
-        qemu_plugin_register_vcpu_tb_exec_cb(block, executed, 0, (void *)(uintptr_t)(uint16_t)(address * 0x9e3779b97f4a7c15 >> 48));
+        qemu_plugin_register_vcpu_tb_exec_cb(block, executed, 0, (void *)(address * 0x9e3779b97f4a7c15 >> 48));
 }
 
 int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int count, char **words)

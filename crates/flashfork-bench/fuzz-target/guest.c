@@ -1,5 +1,5 @@
-/* The only program of a guest whose system calls are fuzzed: its init. A child of it makes the calls, and init itself runs when that
-   has ended or waits: no tick takes the CPU from it. */
+/* The only program of a guest whose system calls are fuzzed: its init. A child of it makes the calls, and init itself
+   runs when that has ended or waits: no tick takes the CPU from it. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdint.h>
@@ -50,12 +50,13 @@ static void make(const struct call *calls, size_t bytes)
     for (size_t i = 0; i < bytes / sizeof *calls; i++) {
         const uint8_t *a = calls[i].arguments;
 
-        syscall(calls[i].number % 470, argument(a[0]), argument(a[1]), argument(a[2]), argument(a[3]), argument(a[4]), argument(a[5]));
+        syscall(calls[i].number % 470, argument(a[0]), argument(a[1]), argument(a[2]), argument(a[3]), argument(a[4]),
+                argument(a[5]));
     }
 }
 
-/* Makes the calls of the seeds once in a process of their own: what of the kernel they execute QEMU has translated then, and no
-   clone translates it again. (TriforceAFL's children hand their translations to their parent.) */
+/* Makes the calls of the seeds once in a process of their own: what of the kernel they execute QEMU has translated
+   then, and no clone translates it again. (TriforceAFL's children hand their translations to their parent.) */
 static void warm_up(void)
 {
     static char seeds[ROOM];

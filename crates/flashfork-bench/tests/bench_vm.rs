@@ -93,7 +93,7 @@ fn a_linux_in_qemu_is_forked_by_afl_s_protocol_plain_and_sealed() {
     let options = VmFuzzOptions {
         qemu: true,
         keep: Some(dir.path().to_owned()),
-        size: Size(192 << 20),
+        size: Size(256 << 20),
         pages: Vec::new(),
         rounds: Some(1),
         quick: true,

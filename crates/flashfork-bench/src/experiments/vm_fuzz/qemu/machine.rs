@@ -18,7 +18,7 @@ const FORK_SERVER: &str = include_str!("../../../../fuzz-target/fork_server.c");
 const GUEST: &str = include_str!("../../../../fuzz-target/guest.c");
 
 /// What the guest's kernel has for itself; the rest of its memory the guest fills.
-const OF_KERNEL: u64 = 128 << 20;
+const OF_KERNEL: u64 = 192 << 20;
 /// Where the guest's driver looks for its input (guest.c).
 const INPUT: u64 = 96;
 

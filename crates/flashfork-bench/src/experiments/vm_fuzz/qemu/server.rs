@@ -174,7 +174,8 @@ impl Server {
         let log = std::fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let last = lines[lines.len().saturating_sub(3)..].join(" | ");
+        let panic = lines.iter().find(|line| line.contains("Kernel panic"));
+        let last = panic.or(lines.last()).copied().unwrap_or("it said nothing");
         BenchError::Unable(format!(
             "QEMU is no fork server ({}): {why}: {last} (qemu-system-x86_64 is in Debian's package qemu-system-x86)",
             self.method
