@@ -57,10 +57,10 @@ figures:
 	UPDATE=1 $(CARGO) test --locked -p flashfork-bench --test documents
 
 # Clones of Linux guests on nested KVM in the lab: some minutes, emulated. Only ratios of like with like mean something there.
-# EXPERIMENT=vm-jobs has them compile, and run Java: half an hour.
+# EXPERIMENT=vm-jobs has them compile, and run Java: half an hour. EXPERIMENT=vm-tree makes trees of them.
 EXPERIMENT ?= vm-clone
 bench-vm-lab: build
-	@scripts/need-packages binutils busybox-static qemu-system-x86 $(if $(filter vm-jobs,$(EXPERIMENT)),e2fsprogs mmdebstrap openjdk-17-jdk-headless)
+	@scripts/need-packages binutils busybox-static qemu-system-x86 $(if $(filter vm-jobs,$(EXPERIMENT)),e2fsprogs mmdebstrap openjdk-17-jdk-headless) $(if $(filter vm-tree,$(EXPERIMENT)),e2fsprogs redis-server)
 	FLASHFORK=$(FLASHFORK) scripts/bench-vm-lab $(EXPERIMENT) $(ARGS) > $(TARGET)/bench-vm-lab.json
 	@echo "Records: $(TARGET)/bench-vm-lab.json"
 

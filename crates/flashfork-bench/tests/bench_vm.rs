@@ -149,3 +149,17 @@ fn pauses_of_live_forks_and_claims_of_clones_of_clones_are_timed() {
     assert!(depths.iter().all(|[depth, extents]| (*depth == 0) == (*extents == 1)), "{depths:?}");
     assert!(microseconds("claim", "in the shell") > microseconds("claim", "map"));
 }
+
+/// Where KVM boots Linux it is measured, as in the lab: `make bench-vm-lab EXPERIMENT=vm-tree`.
+#[test]
+fn a_tree_without_its_disks_says_what_makes_them() {
+    if !kvm() {
+        return;
+    }
+    let cache = tempfile::tempdir().unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_flashfork-bench"));
+    let output = bench.env("XDG_CACHE_HOME", cache.path()).args(["bench", "vm-tree", "--quick"]).assert().failure();
+    let said = String::from_utf8_lossy(&output.get_output().stderr);
+    // Before it there may be a line about another experiment that is waited for.
+    assert!(said.lines().last().unwrap().contains("scripts/vm-tree-images"), "{said}");
+}
