@@ -84,6 +84,7 @@ fn is_there(program: &str) -> bool {
 }
 
 #[test]
+#[ignore = "minutes: Linux boots emulated, with coverage counted"]
 fn a_linux_in_qemu_is_forked_by_afl_s_protocol_plain_and_sealed() {
     if !is_there("qemu-system-x86_64") {
         eprintln!("skipped: qemu-system-x86_64 is not installed: apt-get install qemu-system-x86");
