@@ -2,7 +2,7 @@
 //! caller's. What the program has set for itself while it was warmed stays as long as caller and template have the
 //! same.
 
-use crate::proc::dump;
+use crate::proc::{dump, text};
 use crate::sys::{self, Errno, Result};
 use syscalls::Sysno;
 
@@ -121,6 +121,21 @@ impl Inherited {
             call(Sysno::sched_setattr, [0, at(&wanted), 0, 0]).map(drop)
         }
     }
+}
+
+/// The parent of a process, as `/proc` has it; `None` where that doesn't show the process.
+#[must_use]
+pub fn parent_of(pid: i32) -> Option<i32> {
+    // It stands in the first lines.
+    let mut start = [0; 512];
+    let path = text::ProcPath::of(pid).push(b"/status");
+    text::field(text::read_file(path.as_c(), &mut start).ok()?, b"PPid").map(|parent| parent as i32)
+}
+
+/// The parent of this process, whatever other answer `getppid` of a library gives.
+#[must_use]
+pub fn own_parent() -> i32 {
+    sys::getppid()
 }
 
 const ONLY_ASK: usize = 0xffff_ffff;

@@ -24,12 +24,13 @@ fn each_clone_has_what_it_is_given() {
         std::fs::create_dir(&directory).unwrap();
         let (input, output) =
             (File::open(place.path().join("input")).unwrap(), File::create(directory.join("output")).unwrap());
-        let script = r#"echo "$N $PATH $(pwd) $* $(umask)"; cat; exit "$N""#;
+        let script = r#"echo "$N $PATH $(pwd) $* $(umask) $PPID"; cat; exit "$N""#;
         let run = template.run().args(["-c", script, "sh", "a b", ""]).env("N", number.to_string());
         let run = run.envs([("PATH", "/usr/bin:/bin")]).current_dir(&directory).umask(0o31);
         let clone = run.streams([Some(input.as_fd()), Some(output.as_fd()), None]).start().unwrap();
         assert_eq!(clone.wait().unwrap().code(), Some(number));
-        let want = format!("{number} /usr/bin:/bin {} a b  0031\nwhat comes in\n", directory.display());
+        let want =
+            format!("{number} /usr/bin:/bin {} a b  0031 {}\nwhat comes in\n", directory.display(), std::process::id());
         assert_eq!(std::fs::read_to_string(directory.join("output")).unwrap(), want);
     }
     let facts = template.facts().unwrap();

@@ -99,10 +99,10 @@ pub fn wait_for_caller(rehearsed: bool) {
         if !rehearsed || threads() != 1 {
             libc::shutdown(template.ahead.far, libc::SHUT_RD);
         }
-        let Some([socket, descriptors @ ..]) = take(template.ahead.far) else { libc::_exit(127) };
+        let Some((job, [socket, descriptors @ ..])) = take(template.ahead.far) else { libc::_exit(127) };
         forget_signals(template.facts.pid);
         close(&mut template.ahead.far);
-        template.slots[0] = Slot { socket, ..FREE };
+        template.slots[0] = Slot { socket, job, caller: serve::own_user(socket).unwrap_or(0), ..FREE };
         *CLONE.get() = Some(take_over(template, &Wanted { slot: 0, descriptors }));
         *TEMPLATE.get() = None;
         super::hooks::run_or_end();
@@ -145,8 +145,8 @@ pub fn give(template: &mut Template) -> bool {
     let Some(wanted) = template.wanted.take_if(|_| template.ahead.pid != 0) else { return false };
     let pid = template.ahead.pid;
     let [memory, directory, input, output, errors] = wanted.descriptors;
-    let socket = template.slots[wanted.slot].socket;
-    if pass(template.ahead.line, [socket, memory, directory, input, output, errors]) {
+    let Slot { socket, job, .. } = template.slots[wanted.slot];
+    if pass(template.ahead.line, job, [socket, memory, directory, input, output, errors]) {
         (template.ahead.pid, template.ahead.failed) = (0, false);
         close(&mut template.ahead.line);
         serve::forked(template, &wanted, pid);

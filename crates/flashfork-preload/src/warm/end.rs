@@ -8,6 +8,7 @@ use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::Relaxed};
+use flashfork_core::inherited::own_parent;
 use syscalls::Sysno;
 
 /// The signal by which a clone tells its template with what exit status it ends.
@@ -25,6 +26,13 @@ pub fn note(template: c_int) {
     // SAFETY: asks for a number.
     CLONE.store(unsafe { libc::getpid() }, Relaxed);
     TEMPLATE.store(template, Relaxed);
+}
+
+/// Whether this process is a clone, and that its template.
+pub fn is_template_of_this(process: c_int) -> bool {
+    let clone = CLONE.load(Relaxed);
+    // SAFETY: asks for a number.
+    clone != 0 && process == TEMPLATE.load(Relaxed) && clone == unsafe { libc::getpid() }
 }
 
 static EXIT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
@@ -76,7 +84,7 @@ fn tell(status: c_int) {
     unsafe {
         let template = TEMPLATE.load(Relaxed);
         // A sandbox need not allow what is called here.
-        if crate::sandbox::entered() || on_alternate_stack() || template != libc::getppid() || threads() != 1 {
+        if crate::sandbox::entered() || on_alternate_stack() || template != own_parent() || threads() != 1 {
             return;
         }
         // What has been told must come true, so nothing of the program's runs any more.

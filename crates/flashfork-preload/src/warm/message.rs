@@ -98,9 +98,9 @@ fn descriptors(message: &libc::msghdr) -> Result<[c_int; DESCRIPTORS], usize> {
 /// Descriptors for a clone that was made ahead: its caller's connection, then those of the request.
 const PASSED: usize = DESCRIPTORS + 1;
 
-/// Passes descriptors to the process at the other end, without waiting.
-pub fn pass(socket: c_int, descriptors: [c_int; PASSED]) -> bool {
-    send_all(socket, &[0], descriptors)
+/// Passes descriptors to the process at the other end, without waiting, and whether it is one job with the caller.
+pub fn pass(socket: c_int, job: bool, descriptors: [c_int; PASSED]) -> bool {
+    send_all(socket, &[u8::from(job)], descriptors)
 }
 
 /// Bytes and descriptors; whether they went.
@@ -127,7 +127,7 @@ fn send_all<const N: usize>(socket: c_int, bytes: &[u8], descriptors: [c_int; N]
 }
 
 /// Waits for what [`pass`] passes; none when the other end is gone, or this process has no room for them.
-pub fn take(socket: c_int) -> Option<[c_int; PASSED]> {
+pub fn take(socket: c_int) -> Option<(bool, [c_int; PASSED])> {
     let (mut byte, mut control) = (0u8, Control([0; 64]));
     let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     // SAFETY: all zeros are a value of the structure; the buffers are as long as they say, and looked at within what
@@ -145,7 +145,7 @@ pub fn take(socket: c_int) -> Option<[c_int; PASSED]> {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         let all = libc::CMSG_LEN(size_of::<[c_int; PASSED]>() as u32) as usize;
         (!header.is_null() && (*header).cmsg_len == all)
-            .then(|| libc::CMSG_DATA(header).cast::<[c_int; PASSED]>().read_unaligned())
+            .then(|| (byte != 0, libc::CMSG_DATA(header).cast::<[c_int; PASSED]>().read_unaligned()))
     }
 }
 

@@ -24,6 +24,7 @@ mod interpreters;
 mod mapped;
 mod message;
 mod node;
+mod parent;
 mod perl;
 mod prepare;
 mod process;

@@ -57,7 +57,10 @@ pub fn next(template: &mut Template) {
         }
         match event.u64 {
             LISTENER => accept(template),
-            SIGNALS => signals(template),
+            SIGNALS => {
+                signals(template);
+                reap(template);
+            }
             slot => hear(template, slot as usize),
         }
     }
@@ -121,7 +124,7 @@ fn accept(template: &mut Template) {
 }
 
 /// The caller, if it is the user's whose process this is. The directory keeps others out already.
-fn own_user(socket: c_int) -> Option<i32> {
+pub fn own_user(socket: c_int) -> Option<i32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as u32;
     // SAFETY: the structure is a local, and as long as said.
@@ -231,30 +234,31 @@ fn hang_up(template: &mut Template, slot: usize) {
     }
 }
 
+/// More than there are kinds of signals that end this process: these come before clones' own.
+const SIGNALS_AT_ONCE: usize = 16;
+
+/// Takes what has come, but for what it tells of children.
 fn signals(template: &mut Template) {
-    // SAFETY: all zeros are a value of this plain C structure; the read is no longer than it.
-    let info = unsafe {
-        let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed().assume_init();
-        let len = size_of::<libc::signalfd_siginfo>();
-        if libc::read(template.signals, (&raw mut info).cast(), len) != len as isize {
-            return;
+    for _ in 0..SIGNALS_AT_ONCE {
+        // SAFETY: all zeros are a value of this plain C structure; the read is no longer than it.
+        let info = unsafe {
+            let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed().assume_init();
+            let len = size_of::<libc::signalfd_siginfo>();
+            if libc::read(template.signals, (&raw mut info).cast(), len) != len as isize {
+                return;
+            }
+            info
+        };
+        let is_from_clone = || template.slots.iter().any(|slot| slot.pid != 0 && slot.pid == info.ssi_pid as i32);
+        if let Some((pid, status)) = told(&info) {
+            ends(template, pid, status);
+        } else if ![end::signal(), libc::SIGCHLD].contains(&(info.ssi_signo as c_int)) && !is_from_clone() {
+            retire(template);
+            // The clones end with it, by their death signal; their callers are told by the end of their connections.
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(0) };
         }
-        info
-    };
-    if let Some((pid, status)) = told(&info) {
-        return ends(template, pid, status);
     }
-    // Nobody's clone.
-    if info.ssi_signo == end::signal() as u32 {
-        return;
-    }
-    if info.ssi_signo as c_int != libc::SIGCHLD {
-        retire(template);
-        // The clones end with it, by their death signal; their callers are told by the end of their connections.
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(0) };
-    }
-    reap(template);
 }
 
 /// A clone says how it ends; its caller need not wait until it has.
@@ -273,6 +277,8 @@ fn reap(template: &mut Template) {
         if pid <= 0 {
             return;
         }
+        // Whatever it has sent has come before its end, and is known to be a clone's only now.
+        signals(template);
         if ahead::noticed(template, pid, status) {
             continue;
         }

@@ -1,8 +1,8 @@
 //! A clone takes over what is its caller's, before any of the program's code runs in it.
 
 use super::message::send;
-use super::template::{Given, Template, Wanted};
-use super::{end, inherited, variables};
+use super::template::{Given, Slot, Template, Wanted};
+use super::{end, inherited, parent, variables};
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
@@ -15,13 +15,14 @@ unsafe extern "C" {
 /// Takes everything over, tells the caller that the clone has started, and which process it is; or, where that fails,
 /// why, and ends. All before the program's own code runs: whoever hears of that finds a caller that knows of its clone.
 pub fn take_over(template: &Template, wanted: &Wanted) -> Given {
-    let socket = template.slots[wanted.slot].socket;
+    let Slot { socket, caller, job, .. } = template.slots[wanted.slot];
     // SAFETY: this is the clone, with one thread, and nothing of the program runs before this is over.
     unsafe {
         match try_take_over(template, wanted) {
             Ok(given) => {
                 send(socket, Tell::Started { pid: libc::getpid() });
                 libc::close(socket);
+                parent::note(caller, job);
                 end::note(template.facts.pid);
                 given
             }
