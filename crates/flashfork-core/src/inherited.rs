@@ -4,6 +4,8 @@
 
 use crate::proc::{dump, text};
 use crate::sys::{self, Errno, Result};
+use core::ops::Range;
+use linux_raw_sys::prctl;
 use syscalls::Sysno;
 
 /// Of the calling thread, and the filter of its process.
@@ -21,7 +23,17 @@ pub struct Inherited {
     pub dump_filter: u32,
     /// 1 under `no_new_privs` (`prctl(2)`), else 0.
     pub no_new_privs: u32,
+    /// `PR_GET_MDWE` (0 for one that isn't inherited), secure bits, `PR_GET_THP_DISABLE`, timer slack (`prctl(2)`).
+    pub prctl: [u64; 4],
 }
+
+/// Of [`Inherited::prctl`]: which call asks, and which sets.
+const PRCTL: [(u32, u32); 4] = [
+    (prctl::PR_GET_MDWE, prctl::PR_SET_MDWE),
+    (prctl::PR_GET_SECUREBITS, prctl::PR_SET_SECUREBITS),
+    (prctl::PR_GET_THP_DISABLE, prctl::PR_SET_THP_DISABLE),
+    (prctl::PR_GET_TIMERSLACK, prctl::PR_SET_TIMERSLACK),
+];
 
 /// See [`Inherited::dump_filter`].
 pub const UNKNOWN: u32 = u32::MAX;
@@ -39,6 +51,8 @@ pub enum Attribute {
     DumpFilter,
     /// To be without `no_new_privs`, which nobody can give up.
     NoNewPrivs,
+    /// One of [`Inherited::prctl`].
+    Prctl,
 }
 
 /// Words of a `struct sched_attr`; the lower half of the third is the nice value, its upper half the priority.
@@ -52,6 +66,11 @@ impl Inherited {
     pub fn look() -> Inherited {
         let mut scheduling = [0; SCHEDULING];
         let into = scheduling.as_mut_ptr() as usize;
+        let ask = |(get, _)| {
+            // SAFETY: takes numbers. What the kernel doesn't know nobody has.
+            let value = unsafe { call(Sysno::prctl, [get as usize, 0, 0, 0]) }.unwrap_or(0) as u64;
+            if get == prctl::PR_GET_MDWE && value != 1 { 0 } else { value }
+        };
         // SAFETY: the kernel writes as many bytes as said to a local; the others take numbers.
         unsafe {
             if call(Sysno::sched_getattr, [0, into, size_of_val(&scheduling), 0]).is_err() {
@@ -64,6 +83,7 @@ impl Inherited {
                 personality: call(Sysno::personality, [ONLY_ASK, 0, 0, 0]).unwrap_or(0) as u32,
                 dump_filter: dump::inherited().unwrap_or(UNKNOWN),
                 no_new_privs: call(Sysno::prctl, [GET_NO_NEW_PRIVS, 0, 0, 0]).unwrap_or(0) as u32,
+                prctl: PRCTL.map(ask),
             }
         }
     }
@@ -91,15 +111,37 @@ impl Inherited {
                 dump::take(self.dump_filter.into()).map_err(of(Attribute::DumpFilter))?;
             }
         }
+        self.take_prctl(before, 2..4)?;
         self.take_privileges(before)
     }
 
-    /// `no_new_privs` alone: whatever else the program has of its own, nobody is to get more rights by it than its
-    /// caller may.
+    /// Secure bits alone: in a namespace of users of its own a program has none, and no use for them.
+    ///
+    /// # Errors
+    /// As [`Inherited::take`].
+    pub fn take_secure_bits(&self, before: &Inherited) -> core::result::Result<(), (Attribute, Errno)> {
+        self.take_prctl(before, 1..2)
+    }
+
+    fn take_prctl(&self, before: &Inherited, which: Range<usize>) -> core::result::Result<(), (Attribute, Errno)> {
+        for n in which.filter(|n| self.prctl[*n] != before.prctl[*n]) {
+            let (_, option) = PRCTL[n];
+            let value = self.prctl[n] as usize;
+            // With huge pages flags come behind what they are about.
+            let [value, flags] = if option == prctl::PR_SET_THP_DISABLE { [value & 1, value & !1] } else { [value, 0] };
+            // SAFETY: takes numbers.
+            unsafe { call(Sysno::prctl, [option as usize, value, flags, 0]) }.map_err(|e| (Attribute::Prctl, e))?;
+        }
+        Ok(())
+    }
+
+    /// `no_new_privs` and `PR_SET_MDWE` alone: whatever else the program has of its own, nobody is to get more rights
+    /// by it than its caller may.
     ///
     /// # Errors
     /// As [`Inherited::take`].
     pub fn take_privileges(&self, before: &Inherited) -> core::result::Result<(), (Attribute, Errno)> {
+        self.take_prctl(before, 0..1)?;
         match (before.no_new_privs, self.no_new_privs) {
             (was, wanted) if was == wanted => Ok(()),
             // SAFETY: takes numbers.

@@ -10,7 +10,7 @@ use syscalls::Sysno;
 const NICE: i32 = 20;
 
 pub fn describe() -> Option<Start> {
-    let Inherited { scheduling, io_priority, personality, dump_filter, no_new_privs } = Inherited::look();
+    let Inherited { scheduling, io_priority, personality, dump_filter, no_new_privs, prctl } = Inherited::look();
     // It can only be read by being set; nobody makes files meanwhile.
     let umask = system::ask(Sysno::umask, [0o077])?;
     system::ask(Sysno::umask, [umask]);
@@ -25,6 +25,7 @@ pub fn describe() -> Option<Start> {
         personality,
         dump_filter,
         no_new_privs,
+        prctl,
         ..Start::NOTHING
     };
     // SAFETY: the kernel writes as many bytes as said.

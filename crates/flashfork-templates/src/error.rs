@@ -419,6 +419,9 @@ fn no_clone(name: &Name, step: Step, errno: i32) -> String {
         Step::NoNewPrivs => format!(
             "the template {name} was warmed under no_new_privs, which its clones can't give up, and this caller is not under it; warm it from where it is called"
         ),
+        Step::Prctl => format!(
+            "a clone of {name} can't have its caller's PR_SET_MDWE, secure bits, PR_SET_THP_DISABLE or timer slack: {why}; warm it from where it is called"
+        ),
         Step::Map | Step::Wait | Step::Request => {
             format!("a clone of {name} can't take its arguments: {why}; free memory, or raise its limit (ulimit -v)")
         }

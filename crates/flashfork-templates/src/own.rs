@@ -6,7 +6,7 @@ use flashfork_warm::Start;
 /// This process and thread, with room for what comes behind it in the memfd: no signal blocked or ignored, no stream
 /// closed. The mask for new files is left out where it is `known`.
 pub fn describe(known: Option<u32>) -> std::io::Result<Start> {
-    let Inherited { scheduling, io_priority, personality, dump_filter, no_new_privs } = Inherited::look();
+    let Inherited { scheduling, io_priority, personality, dump_filter, no_new_privs, prctl } = Inherited::look();
     let mut start = Start {
         umask: known.map_or_else(umask, Ok)?,
         nice: rustix::process::getpriority_process(None)?,
@@ -15,6 +15,7 @@ pub fn describe(known: Option<u32>) -> std::io::Result<Start> {
         personality,
         dump_filter,
         no_new_privs,
+        prctl,
         ..Start::NOTHING
     };
     // By libc: sets and limits are passed on word by word and by number.

@@ -25,8 +25,8 @@ const MOST_RENEWED: u32 = 20;
 ///
 /// Unless said otherwise: no arguments, no environment, this process's working directory and standard streams, no
 /// signal ignored or blocked. Always this process's umask (unless it is given), resource limits and filter of core
-/// dumps, and the nice value, CPUs, scheduling policy, I/O priority, personality and `no_new_privs` of the thread that
-/// asks.
+/// dumps, and the nice value, CPUs, scheduling policy, I/O priority, personality, `no_new_privs`, `PR_SET_MDWE`,
+/// `PR_SET_THP_DISABLE`, timer slack and secure bits of the thread that asks.
 #[derive(Debug)]
 #[must_use = "nothing runs until it is started"]
 pub struct Run<'a> {

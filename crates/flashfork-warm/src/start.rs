@@ -1,7 +1,7 @@
 //! What a clone takes over from its caller, beside the descriptors.
 
 /// First word of a [`Start`], with its version.
-pub const START_MAGIC: u64 = 0x0003_7472_6174_5346;
+pub const START_MAGIC: u64 = 0x0004_7472_6174_5346;
 
 /// Resource limits there are on Linux (`RLIM_NLIMITS`).
 pub const LIMITS: usize = 16;
@@ -43,6 +43,8 @@ pub struct Start {
     pub dump_filter: u32,
     /// 1 if no program that it starts gets privileges (`PR_SET_NO_NEW_PRIVS`), else 0.
     pub no_new_privs: u32,
+    /// Its `PR_GET_MDWE`, secure bits, `PR_GET_THP_DISABLE` and timer slack (`prctl(2)`).
+    pub prctl: [u64; 4],
     /// CPUs it may run on: bit N % 64 of word N / 64.
     pub cpus: [u64; 16],
     /// Soft and hard limits by number (`getrlimit(2)`).
@@ -66,6 +68,7 @@ impl Start {
         personality: 0,
         dump_filter: 0,
         no_new_privs: 0,
+        prctl: [0; 4],
         cpus: [0; 16],
         limits: [[0; 2]; LIMITS],
     };

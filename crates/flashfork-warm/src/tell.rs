@@ -44,15 +44,17 @@ pub enum Step {
     DumpFilter = 18,
     /// The template was warmed under `no_new_privs`, and its caller is not under it.
     NoNewPrivs = 19,
+    /// Taking over what else `prctl(2)` sets.
+    Prctl = 20,
 }
 
 impl Step {
     fn new(number: u64) -> Option<Step> {
         use Step::{Arguments, Descriptors, Directory, Files, Fork, Hooks, Map, Namespaces};
-        use Step::{DumpFilter, IoPriority, NoNewPrivs, Personality, Scheduling};
+        use Step::{DumpFilter, IoPriority, NoNewPrivs, Personality, Prctl, Scheduling};
         use Step::{Request, Retired, Streams, Threads, TooMany, Wait};
         let one_thread = [Request, TooMany, Retired, Fork, Directory, Streams, Map, Wait, Descriptors];
-        let attributes = [Scheduling, IoPriority, Personality, DumpFilter, NoNewPrivs];
+        let attributes = [Scheduling, IoPriority, Personality, DumpFilter, NoNewPrivs, Prctl];
         let mut all = one_thread.into_iter().chain([Arguments, Namespaces, Files, Threads, Hooks]).chain(attributes);
         all.find(|step| *step as u64 == number)
     }
@@ -230,7 +232,7 @@ mod tests {
             Tell::Failed { step: Step::Threads, errno: 11 },
             Tell::Failed { step: Step::Hooks, errno: 110 },
             Tell::Failed { step: Step::Scheduling, errno: 1 },
-            Tell::Failed { step: Step::NoNewPrivs, errno: 1 },
+            Tell::Failed { step: Step::Prctl, errno: 1 },
             Tell::Unfit { words: [b'y'; WORDS_OF_UNFIT] },
             Tell::Listens { number: 12 },
             Tell::Ports { ports: core::array::from_fn(|i| 60_000 + i as u16) },

@@ -274,6 +274,10 @@ int main(void) {
     printf("ioprio=%lx\n", syscall(SYS_ioprio_get, 1, 0));
     printf("personality=%x\n", personality(0xffffffff));
     printf("no_new_privs=%d\n", prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+    printf("secure bits=%x\n", prctl(PR_GET_SECUREBITS));
+    printf("no gain of execution=%d\n", prctl(66, 0, 0, 0, 0)); // PR_GET_MDWE
+    printf("no huge pages=%d\n", prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
+    printf("timer slack=%d\n", prctl(PR_GET_TIMERSLACK));
     fflush(stdout);
     system("cat /proc/self/coredump_filter; grep NoNewPrivs /proc/self/status; uname -m");
     return warmed[4096] - 7;
@@ -284,7 +288,7 @@ int main(void) {
 type Setting = fn();
 
 /// A name, and how it is set; where that isn't allowed nothing is.
-const SETTINGS: [(&str, Setting); 8] = [
+const SETTINGS: [(&str, Setting); 12] = [
     ("nothing", || {}),
     ("batch", || policy(libc::SCHED_BATCH, 0)),
     ("idle, ordinary again for children", || policy(libc::SCHED_IDLE | libc::SCHED_RESET_ON_FORK, 0)),
@@ -292,8 +296,16 @@ const SETTINGS: [(&str, Setting); 8] = [
     ("ioprio", || io_priority(3 << 13)),
     ("personality", || personality(libc::ADDR_NO_RANDOMIZE | PER_LINUX32)),
     ("coredump_filter", || drop(std::fs::write("/proc/self/coredump_filter", "0x13"))),
-    ("no_new_privs", no_new_privs),
+    ("no_new_privs", || prctl(libc::PR_SET_NO_NEW_PRIVS, 1)),
+    // SECBIT_NO_CAP_AMBIENT_RAISE.
+    ("secure bits", || prctl(libc::PR_SET_SECUREBITS, 1 << 6)),
+    ("mdwe", || prctl(libc::PR_SET_MDWE, 1)),
+    ("no huge pages", || prctl(libc::PR_SET_THP_DISABLE, 1)),
+    ("timer slack", || prctl(libc::PR_SET_TIMERSLACK, 123_456)),
 ];
+
+/// Of these what nobody gives up.
+const KEPT: [&str; 2] = ["no_new_privs", "mdwe"];
 
 fn policy(policy: i32, sched_priority: i32) {
     // SAFETY: the structure is a local.
@@ -313,9 +325,9 @@ fn personality(persona: i32) {
     unsafe { libc::personality(persona as libc::c_ulong) };
 }
 
-fn no_new_privs() {
+fn prctl(option: i32, value: i32) {
     // SAFETY: takes numbers.
-    unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    unsafe { libc::prctl(option, value, 0, 0, 0) };
 }
 
 fn under(mut command: std::process::Command, set: Setting) -> std::process::Command {
@@ -352,12 +364,12 @@ fn what_a_template_was_warmed_under_is_no_clones() {
         assert!(warmed.status.success(), "{name}: {}", stderr(&warmed));
         let clone = place.flashfork(&["clone", "t"]).output().unwrap();
         if clone.status.code() == Some(1) {
-            // Nobody gives this up; the rest only who may.
+            // The rest is given up only by who may.
             let root = nix::unistd::geteuid().is_root();
-            assert!(name == "no_new_privs" || !root, "{name}: {}", stderr(&clone));
+            assert!(KEPT.contains(&name) || !root, "{name}: {}", stderr(&clone));
             assert!(stderr(&clone).contains("warm it") && stderr(&clone).lines().count() == 1, "{}", stderr(&clone));
         } else {
-            assert_ne!(name, "no_new_privs");
+            assert!(!KEPT.contains(&name), "{name}");
             assert_eq!((clone.status.code(), stderr(&clone)), (Some(0), ""), "{name}");
             assert_eq!(stdout(&clone), stdout(&std::process::Command::new(&program).output().unwrap()), "{name}");
         }

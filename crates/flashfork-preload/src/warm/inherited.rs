@@ -22,6 +22,12 @@ pub fn take(start: &Start) -> Result<(), (Step, Errno)> {
     with(start, Inherited::take)
 }
 
+/// The same with the secure bits, which clones with threads have of their template.
+pub fn take_all(start: &Start) -> Result<(), (Step, Errno)> {
+    with(start, Inherited::take_secure_bits)?;
+    take(start)
+}
+
 /// The same, as far as it is about privileges.
 pub fn take_privileges(start: &Start) -> Result<(), (Step, Errno)> {
     with(start, Inherited::take_privileges)
@@ -30,8 +36,8 @@ pub fn take_privileges(start: &Start) -> Result<(), (Step, Errno)> {
 type Taken = Result<(), (Attribute, Errno)>;
 
 fn with(start: &Start, take: fn(&Inherited, &Inherited) -> Taken) -> Result<(), (Step, Errno)> {
-    let Start { scheduling, io_priority, personality, dump_filter, no_new_privs, .. } = *start;
-    let callers = Inherited { scheduling, io_priority, personality, dump_filter, no_new_privs };
+    let Start { scheduling, io_priority, personality, dump_filter, no_new_privs, prctl, .. } = *start;
+    let callers = Inherited { scheduling, io_priority, personality, dump_filter, no_new_privs, prctl };
     // SAFETY: written once, before the program's own code ran.
     let Some(before) = (unsafe { BEFORE.get() }) else { return Ok(()) };
     take(&callers, before).map_err(|(attribute, e)| {
@@ -41,6 +47,7 @@ fn with(start: &Start, take: fn(&Inherited, &Inherited) -> Taken) -> Result<(), 
             Attribute::Personality => Step::Personality,
             Attribute::DumpFilter => Step::DumpFilter,
             Attribute::NoNewPrivs => Step::NoNewPrivs,
+            Attribute::Prctl => Step::Prctl,
         };
         (step, e)
     })

@@ -68,7 +68,7 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
             fill(start.closed);
         }
         schedule(start);
-        inherited::take(start).map_err(|(step, e)| {
+        inherited::take_all(start).map_err(|(step, e)| {
             *libc::__errno_location() = e.into_raw();
             step
         })?;
