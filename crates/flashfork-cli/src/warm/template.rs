@@ -47,7 +47,13 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
             caller::end_by(signal);
         }
     };
-    output::say(&announcement(&args.name, &args.command[0], &facts, args.threads))?;
+    // Nobody keeps a template that he doesn't know of.
+    output::outlive_the_pipe();
+    if let Err(e) = output::say(&announcement(&args.name, &args.command[0], &facts, args.threads)) {
+        Template::named(&names, args.name.clone()).remove()?;
+        output::end_if_closed(&e);
+        return Err(e);
+    }
     if facts.unwatched > 0 {
         output::complain(&CliError::Unable(format!(
             "changes to {} of the files that {} was made of will not be noticed: they are more than a template can watch",

@@ -82,46 +82,50 @@ fn a_template_that_is_told_to_end_gives_up_its_name() {
     assert_eq!(std::fs::read_dir(place.path().join("flashfork/templates")).unwrap().count(), 0);
 }
 
-/// `kill $PPID` in a script is meant for its caller. A clone that knows its template's number, from `/proc`, ends
-/// neither that nor the others.
+/// One that knows its template's number, from `/proc`.
 #[test]
 fn a_clone_that_signals_its_parent_ends_no_template() {
     let place = Place::new();
     place.warm_shell();
     let (mut command, other) = waiting(&place, "sleep 1000 & wait");
     let before = place.template_pid();
-    let told = "read -r _ _ _ template _ < /proc/$$/stat; \
-                for s in HUP INT QUIT TERM; do kill -$s $template; done; echo $template";
-    assert_eq!(stdout(&place.shell(told).output().unwrap()), format!("{before}\n"));
+    let script = "read -r _ _ _ template _ < /proc/$$/stat
+                  for s in HUP INT QUIT TERM; do kill -$s $template; done; echo $template";
+    assert_eq!(stdout(&place.shell(script).output().unwrap()), format!("{before}\n"));
     assert_eq!((place.template_pid(), state(other).is_some()), (before, true));
     command.kill().unwrap();
     command.wait().unwrap();
 }
 
-/// As if the command were the program. When who has started that is gone, it is told who has its place.
+/// When that is gone the clone is told who has its place.
 #[test]
 fn the_parent_of_a_clone_is_that_of_its_command() {
     let place = Place::new();
-    place.warm_shell();
+    place.warm(&["/usr/bin/python3", "-c", "import os, time"]);
+    let code = "first = os.getppid()\nprint(first, flush=True)\nwhile os.getppid() == first: time.sleep(0.01)";
+    let script = format!("{} clone t -c \"import os, time\n$CODE\" & read x", flashfork());
     for _ in 0..2 {
-        assert_eq!(stdout(&place.shell("echo $PPID").output().unwrap()), format!("{}\n", std::process::id()));
-        // The next one finds one that waits for it.
+        let mut sh = std::process::Command::new("sh");
+        sh.args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).env("CODE", code);
+        let mut sh = sh.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut output, mut text) = (BufReader::new(sh.stdout.take().unwrap()), String::new());
+        output.read_line(&mut text).unwrap();
+        assert_eq!(text, format!("{}\n", sh.id()));
+        sh.wait().unwrap();
+        output.read_to_string(&mut text).unwrap();
+        // The next one has been made by then.
         place.ahead();
     }
-    assert!(place.run(&["warm", "u", "--", "/usr/bin/python3", "-c", "import os, time"]).status.success());
-    let code = "import os, time\nfirst = os.getppid()\nprint(first, flush=True)\n\
-                while os.getppid() == first: time.sleep(0.01)\nprint(os.getppid() == os.getpid())";
-    let script = format!("{} clone u -c \"$CODE\" & read x", flashfork());
-    let mut sh = std::process::Command::new("sh");
-    sh.args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).env("CODE", code);
-    let mut sh = sh.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let (mut output, mut text) = (BufReader::new(sh.stdout.take().unwrap()), String::new());
-    output.read_line(&mut text).unwrap();
-    assert_eq!(text, format!("{}\n", sh.id()));
-    sh.wait().unwrap();
-    text.clear();
-    output.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "False\n");
+}
+
+/// Who can't be told of it has no template.
+#[test]
+fn a_warm_up_that_can_not_be_announced_leaves_no_template() {
+    let place = Place::new();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = place.flashfork(&["warm", "t", "--", "sh"]).stdout(full).output().unwrap();
+    assert!(line(&output).contains("can't write standard output"), "{}", line(&output));
+    assert!(place.list().is_empty());
 }
 
 #[test]
