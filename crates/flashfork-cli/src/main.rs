@@ -17,12 +17,37 @@ mod warm;
 
 use args::{Args, Command};
 use clap::{CommandFactory, Parser};
-use flashfork_terminal::{help, output};
+use flashfork_terminal::{CliError, help, output};
+use nix::sys::signal::{SigSet, SigmaskHow};
+use rustix::process::{Resource, getrlimit};
 use std::process::ExitCode;
+use std::thread::JoinHandle;
 
+/// Bytes of stack that the work of this program may take.
+const STACK: usize = 2 << 20;
+
+/// Under a smaller limit than that (`ulimit -s`) the work has a thread for its stack: a program that it starts has its
+/// caller's limit. Signals are that thread's alone.
 fn main() -> ExitCode {
     output::end_with_the_pipe();
     be_called_flashfork();
+    if getrlimit(Resource::Stack).current.is_none_or(|limit| limit >= STACK as u64) {
+        return work();
+    }
+    let thread = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK).map_err(Into::into).and_then(|own| {
+        let work = move || own.thread_set_mask().map_or(ExitCode::FAILURE, |()| work());
+        std::thread::Builder::new().stack_size(STACK).spawn(work)
+    });
+    match thread.map(JoinHandle::join) {
+        // As of a program in Rust that has panicked.
+        Ok(done) => done.unwrap_or(ExitCode::from(101)),
+        Err(e) => output::end(Err(CliError::Unable(format!(
+            "can't start a thread, which the small limit on stacks asks for: {e}; raise it (ulimit -s 8192)"
+        )))),
+    }
+}
+
+fn work() -> ExitCode {
     bench::complete();
     help::complete(Args::command);
     let line: Vec<_> = std::env::args_os().skip(1).collect();

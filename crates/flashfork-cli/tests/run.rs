@@ -55,6 +55,14 @@ for _ in range(5):
     assert os.waitpid(pid, 0)[1] == 0
 ";
 
+/// The command needs more stack than many programs do. The program has its caller's limit.
+#[test]
+fn a_small_stack_is_enough() {
+    let script = "ulimit -s 64; exec \"$0\" run --summary sh -c 'ulimit -s; exit 7'";
+    let output = std::process::Command::new("sh").args(["-c", script]).arg(exe()).output().unwrap();
+    assert_eq!((output.stdout.as_slice(), output.status.code()), (&b"64\n"[..], Some(7)), "{output:?}");
+}
+
 #[test]
 fn python_is_sealed_and_its_clones_are_right() {
     let report = report(run().args(["--engine", "seal"]), &["/usr/bin/python3", "-c", PYTHON]);
