@@ -10,7 +10,7 @@ const REFUSED: [(i64, i32, &str); 9] = [
     (libc::SYS_ptrace, libc::EPERM, "a guard against being looked at (ptrace)"),
     (libc::SYS_ptrace, libc::ENOSYS, "a guard against being looked at (ptrace)"),
     (libc::SYS_kcmp, libc::EPERM, "a guard against being looked at (kcmp)"),
-    (libc::SYS_process_vm_writev, libc::EPERM, "a guard against being looked at (process_vm_readv)"),
+    (libc::SYS_process_vm_writev, libc::EPERM, "a guard against being looked at (process_vm_writev)"),
     (libc::SYS_pidfd_getfd, libc::EPERM, "a guard against being looked at (pidfd_getfd)"),
     (libc::SYS_setns, libc::EPERM, "(setns)"),
     (libc::SYS_clone3, libc::ENOSYS, "may not call clone3"),
