@@ -187,6 +187,24 @@ fn a_store_that_ends_is_replaced_by_one_that_has_everything() {
     daemon.clones("t", &json!({ "wait": false }));
 }
 
+/// The end of a session's leader is a signal for stopped processes in it.
+#[test]
+fn a_stopped_store_outlives_its_daemon_and_not_an_end_for_good() {
+    let Some(mut daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    let made = &daemon.clones("t", &json!({ "wait": false }))[0];
+    let store = store_of(&daemon);
+    let signal = |signal| kill_process(Pid::from_raw(store.cast_signed()).unwrap(), signal).unwrap();
+    signal(Signal::STOP);
+    end(&mut daemon, Signal::KILL);
+    signal(Signal::CONT);
+    again(&mut daemon);
+    assert!(shown(&daemon, &made.name).pid == made.pid && exists(made.pid));
+    signal(Signal::STOP);
+    end(&mut daemon, Signal::INT);
+    eventually(|| !exists(store) && !exists(made.pid));
+}
+
 #[test]
 fn strangers_and_nonsense_get_nothing_of_a_store_and_do_it_no_harm() {
     let Some(mut daemon) = Daemon::start() else { return };

@@ -6,6 +6,7 @@ use flashfork_vmm::daemon::{Daemon, DaemonError, Settings, Socket, SocketError};
 use flashfork_vmm::pool::{Cgroups, Program};
 use flashfork_vmm::store::{self, Kept, Place, Store, StoreError};
 use kvm_ioctls::Kvm;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use std::io::{self, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::net::UnixListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The daemon behind `flashfork vm`: keeps templates, makes clones of them. The command starts it when it is needed.
 #[derive(Parser)]
@@ -79,6 +80,9 @@ fn run(args: &Args) -> Result<(), VmdError> {
         let (listener, first) = unsafe { (OwnedFd::from_raw_fd(0), OwnedFd::from_raw_fd(1)) };
         return Ok(store::serve(&listener, first)?);
     }
+    // The store, which holds the same, does so too.
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).map_err(io::Error::from)?;
     // SAFETY: there is one thread, and it has opened nothing.
     let socket = match unsafe { Socket::inherited() }? {
         Some(socket) => socket,
@@ -99,17 +103,19 @@ fn run(args: &Args) -> Result<(), VmdError> {
         remember: args.remember,
     };
     let cgroups = Cgroups::delegated();
-    let (store, kept) = open_store(&socket, &cgroups, exe)?;
-    let started = || {
-        let daemon = Arc::new(Daemon::new(settings, Kvm::new(), cgroups, store.clone())?);
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_all().max_blocking_threads(threads()).build()?;
-        Ok::<_, VmdError>((daemon, runtime))
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(threads()).build()?;
+    // Heard from here on, and heeded once everything is taken over: what ended this process before would leave it.
+    let signals = {
+        let _inside = runtime.enter();
+        [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]
     };
-    let (daemon, runtime) = started().inspect_err(|_| store.leave())?;
+    let (store, kept) = open_store(&socket, &cgroups, exe)?;
+    let daemon = Daemon::new(settings, Kvm::new(), cgroups, store.clone()).inspect_err(|_| store.leave())?;
+    let daemon = Arc::new(daemon);
     daemon.take_over(kept, say).inspect_err(|_| store.leave())?;
     // It stays: what is dropped would be no more.
-    let served = runtime.block_on(serve(&socket, daemon.clone()));
+    let served = runtime.block_on(serve(&socket, daemon.clone(), signals));
     // Nobody hears of anything any more, whatever is still done.
     match served {
         Ok(End::ForGood) => store.end(),
@@ -158,17 +164,16 @@ fn open_store(
 /// Threads on which requests wait, for guests that may hang as long as they like. Each request has a connection, so
 /// there are never more than descriptors: none waits for another's thread.
 fn threads() -> usize {
-    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let descriptors = getrlimit(Resource::Nofile).current;
     descriptors.and_then(|count| usize::try_from(count).ok()).unwrap_or(MOST_THREADS).clamp(1, MOST_THREADS)
 }
 
 /// Where descriptors have no limit.
 const MOST_THREADS: usize = 1 << 20;
 
-async fn serve(socket: &Socket, daemon: Arc<Daemon>) -> io::Result<End> {
+async fn serve(socket: &Socket, daemon: Arc<Daemon>, [mut term, mut int]: [Signal; 2]) -> io::Result<End> {
     let listener = socket.listener()?;
     listener.set_nonblocking(true)?;
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     // To systemd, where that has started it; else it does nothing.
     sd_notify::notify(&[NotifyState::Ready])?;
     tokio::select! {

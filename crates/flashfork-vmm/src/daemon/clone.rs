@@ -33,6 +33,9 @@ pub(super) const ALIVE: Duration = Duration::from_secs(60);
 /// How long a shell may take for a request.
 const ANSWER: Duration = Duration::from_secs(20);
 
+/// Bytes of what a shell says that are kept: it is written down, and shown in one line.
+const LINE: usize = 1024;
+
 /// How often it is looked whether a fork signal still may come, and what a shell does meanwhile.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
@@ -290,12 +293,18 @@ impl Running {
                 self.changed.notify_all();
             }
             FromShell::Forked => self.note_fork_signal(),
-            FromShell::Trouble(line) => {
+            FromShell::Trouble(mut line) => {
+                line.truncate(line.floor_char_boundary(LINE));
                 let mut life = self.lock();
                 life.trouble = Some(line);
                 self.save(&life);
             }
-            FromShell::Ended(ended) => return Some(ended),
+            FromShell::Ended(mut ended) => {
+                if let Ended::Failed(line) | Ended::Kvm(line) = &mut ended {
+                    line.truncate(line.floor_char_boundary(LINE));
+                }
+                return Some(ended);
+            }
             answer => {
                 let mut life = self.lock();
                 if life.of_another > 0 {

@@ -3,6 +3,7 @@
 use super::{BACKLOG, FromStore, HELLO, Hello, Kind, PATIENCE, ToStore};
 use flashfork_proto::frame::FrameError;
 use flashfork_proto::shell::{Channel, ChannelError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
@@ -13,15 +14,20 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Stores in a row that may end before they have said anything.
+/// Stores in a row that may end soon; how often one that hangs up is asked.
 const ATTEMPTS: u32 = 3;
+
+/// How long a store lives of which no other need be said to have ended.
+const STEADY: Duration = Duration::from_secs(60);
+
+/// Until one is asked again, or has ended after its last word.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Something that is held, and used here as well.
 pub trait Descriptor: AsFd + Debug + Send + Sync {}
@@ -50,13 +56,20 @@ pub enum StoreError {
         /// Whose it is.
         user: u32,
     },
-    /// A step failed.
+    /// There is one, which can't be reached.
+    #[error("cannot {0}, and an earlier daemon's templates and clones may be there: {1}")]
+    Reach(&'static str, io::Error),
+    /// A step failed, and there is none.
     #[error("cannot {0}: {1}")]
     Step(&'static str, io::Error),
 }
 
 fn step<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> StoreError {
     move |e| StoreError::Step(what, e.into())
+}
+
+fn reach<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> StoreError {
+    move |e| StoreError::Reach(what, e.into())
 }
 
 /// All that is held, in the store if there is one.
@@ -213,8 +226,17 @@ impl Store {
 
     /// Ends all shells, and the store. Its socket is removed.
     pub fn end(&self) {
-        self.send(&mut self.lock(), &ToStore::End, &[]);
-        self.leave();
+        let mut state = self.lock();
+        self.send(&mut state, &ToStore::End, &[]);
+        state.over = true;
+        if let Some(line) = state.line.take() {
+            let _ = rustix::net::shutdown(&*line.channel, Shutdown::Both);
+            // One that was stopped would keep clones.
+            if !line.ends() {
+                line.kill();
+            }
+        }
+        drop(state);
         if let Some(place) = &self.place {
             // Nothing is lost if it stays.
             let _ = std::fs::remove_file(&place.socket);
@@ -223,7 +245,12 @@ impl Store {
 
     /// What can't be sent is sent again to the next store; a store that doesn't read is ended.
     fn send(&self, state: &mut State, message: &ToStore, descriptors: &[BorrowedFd<'_>]) {
-        let Some(line) = &state.line else { return };
+        if let Some(line) = &state.line {
+            self.send_by(line, message, descriptors);
+        }
+    }
+
+    fn send_by(&self, line: &Line, message: &ToStore, descriptors: &[BorrowedFd<'_>]) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match line.channel.send(message, descriptors) {
@@ -233,6 +260,9 @@ impl Store {
                     if e.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error()) && Instant::now() < deadline =>
                 {
                     thread::sleep(Duration::from_millis(1));
+                }
+                Err(ChannelError::Message(FrameError::TooLong { .. })) if let ToStore::Kill { id, .. } = message => {
+                    return self.send_by(line, &ToStore::Kill { id: *id, record: None }, &[]);
                 }
                 Err(ChannelError::Message(e @ FrameError::TooLong { .. })) => {
                     return (self.say)(&format!("what is too large to be kept ends with this daemon: {e}"));
@@ -248,10 +278,11 @@ impl Store {
         let mut failures = 0;
         loop {
             let Some(channel) = self.lock().line.as_ref().map(|line| line.channel.clone()) else { return };
-            if matches!(channel.receive::<Hello>(), Ok((hello, _)) if hello == HELLO) {
+            let begin = Instant::now();
+            // It says nothing more.
+            let _ = channel.receive::<Hello>();
+            if begin.elapsed() > STEADY {
                 failures = 0;
-                // It says nothing more.
-                let _ = channel.receive::<Hello>();
             }
             let mut state = self.lock();
             if state.over {
@@ -263,7 +294,7 @@ impl Store {
             }
             failures += 1;
             let next = if failures > ATTEMPTS {
-                Err(step("keep it alive")(io::Error::other(format!("it ended {ATTEMPTS} times at once"))))
+                Err(step("keep it alive")(io::Error::other(format!("it ended {ATTEMPTS} times soon"))))
             } else {
                 start(place)
             };
@@ -272,11 +303,10 @@ impl Store {
                     (self.say)("the process that keeps templates and clones has ended: another has taken its place");
                     state.line = Some(line);
                     let State { line: Some(line), items, .. } = &*state else { return };
-                    for (id, item) in items {
-                        if line.channel.send(&item.message(*id), &item.borrowed(0)).is_err() {
-                            line.kill();
-                            break;
-                        }
+                    // The leash last: what isn't all there yet holds no shell.
+                    let (leash, rest): (Vec<_>, Vec<_>) = items.iter().partition(|(_, item)| item.kind == Kind::Leash);
+                    for (id, item) in rest.into_iter().chain(leash) {
+                        self.send_by(line, &item.message(*id), &item.borrowed(0));
                     }
                 }
                 Err(e) => {
@@ -358,44 +388,62 @@ impl Line {
         // Fails if it has ended.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
     }
+
+    /// Whether its process ends within a moment.
+    fn ends(&self) -> bool {
+        let limit = Timespec { tv_sec: AGAIN.as_secs() as i64, tv_nsec: 0 };
+        matches!(poll(&mut [PollFd::new(&self.process, PollFlags::IN)], Some(&limit)), Ok(1))
+    }
 }
 
 type Found = Vec<(u64, Kind, ByteBuf, Vec<OwnedFd>)>;
 
 /// A store that an earlier daemon has left, with all that it holds, if there is one.
 fn connect(path: &Path, say: fn(&str)) -> Result<Option<(Line, Found)>, StoreError> {
-    let socket = socket()?;
-    let address = SocketAddrUnix::new(path).map_err(step("find the store of templates and clones"))?;
-    // It may still have much of its last daemon's to do.
-    set_socket_timeout(&socket, Timeout::Recv, Some(6 * PATIENCE)).map_err(step("limit a wait"))?;
-    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE)).map_err(step("limit a wait"))?;
-    match rustix::net::connect(&socket, &address) {
-        Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
-        Err(Errno::AGAIN) => return Err(StoreError::Silent(path.to_owned())),
-        other => other.map_err(step("reach the store of templates and clones"))?,
-    }
-    let peer = socket_peercred(&socket).map_err(step("find whose store it is"))?;
-    if peer.uid != geteuid() {
-        return Err(StoreError::Foreign { path: path.to_owned(), user: peer.uid.as_raw() });
-    }
-    let process = match pidfd_open(peer.pid, PidfdFlags::empty()) {
-        Err(Errno::SRCH) => return Ok(None),
-        other => other.map_err(step("hold the store's process"))?,
-    };
-    let line = Line { channel: Arc::new(Channel::new(socket)), process, child: None };
-    let found = match line.ask() {
-        Ok(Some(found)) => found,
-        Ok(None) => {
-            say("templates and clones of another version of flashfork are there, which this can't read: they end now");
-            line.kill();
-            return Ok(None);
+    for _ in 0..ATTEMPTS {
+        let socket = socket()?;
+        let address = SocketAddrUnix::new(path).map_err(reach("find the store of templates and clones"))?;
+        // It may still have much of its last daemon's to do.
+        set_socket_timeout(&socket, Timeout::Recv, Some(6 * PATIENCE)).map_err(reach("limit a wait"))?;
+        set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE)).map_err(reach("limit a wait"))?;
+        match rustix::net::connect(&socket, &address) {
+            Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
+            Err(Errno::AGAIN) => break,
+            other => other.map_err(reach("reach the store of templates and clones"))?,
         }
-        // It had nothing to hold any more.
-        Err(ChannelError::Closed) => return Ok(None),
-        Err(_) => return Err(StoreError::Silent(path.to_owned())),
-    };
-    set_socket_timeout(&line.channel, Timeout::Recv, None).map_err(step("wait without a limit"))?;
-    Ok(Some((line, found)))
+        let peer = socket_peercred(&socket).map_err(reach("find whose store it is"))?;
+        if peer.uid != geteuid() {
+            return Err(StoreError::Foreign { path: path.to_owned(), user: peer.uid.as_raw() });
+        }
+        let process = match pidfd_open(peer.pid, PidfdFlags::empty()) {
+            // It has just ended; or was begun by a daemon that has, and doesn't listen yet.
+            Err(Errno::SRCH) => {
+                thread::sleep(AGAIN);
+                continue;
+            }
+            other => other.map_err(reach("hold the store's process"))?,
+        };
+        let line = Line { channel: Arc::new(Channel::new(socket)), process, child: None };
+        match line.ask() {
+            Ok(Some(found)) => {
+                let limit = set_socket_timeout(&line.channel, Timeout::Recv, None);
+                limit.map_err(reach("wait without a limit"))?;
+                return Ok(Some((line, found)));
+            }
+            Ok(None) => {
+                say(
+                    "templates and clones of another version of flashfork are there, which this can't read: they end now",
+                );
+                line.kill();
+                return Ok(None);
+            }
+            // It had nothing to hold any more; or this process was too slow for it, as one that was stopped is.
+            Err(ChannelError::Closed) if line.ends() => return Ok(None),
+            Err(ChannelError::Closed) => {}
+            Err(_) => break,
+        }
+    }
+    Err(StoreError::Silent(path.to_owned()))
 }
 
 impl Line {
@@ -438,12 +486,69 @@ fn start(place: &Place) -> Result<Line, StoreError> {
     set_socket_timeout(&ours, Timeout::Send, Some(PATIENCE)).map_err(step("limit a wait"))?;
     let mut command = Command::new(&place.program);
     command.arg("--store").stdin(listener).stdout(theirs.into_descriptor()).stderr(Stdio::null());
-    // Not the daemon's terminal's: what ends that would end this.
-    command.env_clear().current_dir("/").process_group(0);
+    command.env_clear().current_dir("/");
     let child = command.spawn().map_err(step("start the store of templates and clones"))?;
     let process = Pid::from_child(&child);
     let process = pidfd_open(process, PidfdFlags::empty()).map_err(step("hold the store's process"))?;
     let line = Line { channel: Arc::new(ours), process, child: Some(child) };
-    line.channel.send(&HELLO, &[]).map_err(|e| step("greet the store")(io::Error::other(e)))?;
-    Ok(line)
+    // Once it has answered it is found under its own number, whatever becomes of this process.
+    let greet = || {
+        set_socket_timeout(&line.channel, Timeout::Recv, Some(PATIENCE))?;
+        line.channel.send(&HELLO, &[]).map_err(io::Error::other)?;
+        let (hello, _) = line.channel.receive::<Hello>().map_err(io::Error::other)?;
+        set_socket_timeout(&line.channel, Timeout::Recv, None)?;
+        if hello == HELLO { Ok(()) } else { Err(io::Error::other("it answers otherwise")) }
+    };
+    match greet() {
+        Ok(()) => Ok(line),
+        Err(e) => {
+            line.kill();
+            Err(step("greet the store")(e))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store at a path that hangs up on whom it hears first, so often; this process is its own.
+    fn hangs_up(path: &Path, times: usize) -> thread::JoinHandle<()> {
+        let listener = socket().unwrap();
+        rustix::net::bind(&listener, &SocketAddrUnix::new(path).unwrap()).unwrap();
+        rustix::net::listen(&listener, BACKLOG).unwrap();
+        thread::spawn(move || {
+            for _ in 0..times {
+                drop(rustix::net::accept(&listener).unwrap());
+            }
+            if times < ATTEMPTS as usize {
+                let peer = Channel::new(rustix::net::accept(&listener).unwrap());
+                assert_eq!(peer.receive::<Hello>().unwrap().0, HELLO);
+                peer.send(&HELLO, &[]).unwrap();
+                assert!(matches!(peer.receive().unwrap().0, ToStore::All));
+                peer.send(&FromStore::End, &[]).unwrap();
+            }
+        })
+    }
+
+    #[test]
+    fn a_store_that_hangs_up_and_lives_is_asked_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let store = hangs_up(&path, 1);
+        let (_, found) = connect(&path, |_| ()).unwrap().unwrap();
+        assert!(found.is_empty());
+        store.join().unwrap();
+    }
+
+    #[test]
+    fn one_that_always_does_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place { socket: dir.path().join("store"), program: "/nonexistent".into() };
+        let store = hangs_up(&place.socket, ATTEMPTS as usize);
+        let path = place.socket.clone();
+        assert!(matches!(Store::at(place, |_| ()), Err(StoreError::Silent(at)) if at == path));
+        assert!(path.exists());
+        store.join().unwrap();
+    }
 }

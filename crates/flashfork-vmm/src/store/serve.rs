@@ -2,16 +2,17 @@
 
 use super::{BACKLOG, FromStore, HELLO, Hello, Kind, PATIENCE, ToStore};
 use flashfork_proto::shell::{Channel, ChannelError};
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{SocketFlags, accept_with, listen};
 use rustix::process::{Resource, Rlimit, Signal, geteuid, getrlimit, pidfd_send_signal, setrlimit};
 use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long who connects may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_secs(2);
@@ -35,6 +36,8 @@ struct Entries {
 /// # Errors
 /// If there is no thread for it.
 pub fn serve(listener: &OwnedFd, first: OwnedFd) -> io::Result<()> {
+    // Neither the daemon's terminal nor the end of its session is this process's. Fails where it has one of its own.
+    let _ = rustix::process::setsid();
     // So that the next daemon finds this process at the other end, and not the one that made the socket.
     listen(listener, BACKLOG)?;
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -108,7 +111,7 @@ impl Entries {
                 ToStore::All => {
                     for (id, Entry { kind, record, descriptors }) in &self.all {
                         let held = FromStore::Held { id: *id, kind: *kind, record: record.clone() };
-                        peer.send(&held, &descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
+                        give(peer, &held, &descriptors.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
                     }
                     peer.send(&FromStore::End, &[])?;
                 }
@@ -129,6 +132,21 @@ impl Entries {
         if let Some(closer) = &self.closer {
             // The thread lives as long as this.
             let _ = closer.send(descriptors);
+        }
+    }
+}
+
+/// Waits while too many of this user's descriptors are under way.
+fn give(peer: &Channel, held: &FromStore, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match peer.send(held, descriptors) {
+            Err(ChannelError::Io(e))
+                if e.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error()) && Instant::now() < deadline =>
+            {
+                thread::sleep(Duration::from_millis(1));
+            }
+            other => return other,
         }
     }
 }
