@@ -29,7 +29,6 @@ fn it_speaks_as_the_command() {
         "vm-fork",
         "vm-fuzz",
         "vm-jobs",
-        "vm-tree",
         "creation",
         "cow-model",
         "write-fraction",

@@ -13,6 +13,7 @@ mod found;
 mod options;
 mod process;
 mod report;
+mod shim;
 mod slices;
 mod target;
 mod targets;

@@ -22,7 +22,6 @@ pub mod vm_fork;
 pub mod vm_fuzz;
 pub mod vm_jobs;
 pub mod vm_memory;
-pub mod vm_tree;
 pub mod warm;
 pub mod write_fraction;
 
@@ -53,12 +52,11 @@ use vm_fork::VmForkOptions;
 use vm_fuzz::VmFuzzOptions;
 use vm_jobs::VmJobsOptions;
 use vm_memory::VmMemoryOptions;
-use vm_tree::VmTreeOptions;
 use warm::WarmOptions;
 use write_fraction::WriteFractionOptions;
 
 /// In the order of the command's help. A new experiment is a line here.
-pub const ALL: [Entry; 26] = [
+pub const ALL: [Entry; 25] = [
     Entry::of::<ForkOptions>(),
     Entry::of::<CreationOptions>(),
     Entry::of::<CowModelOptions>(),
@@ -84,7 +82,6 @@ pub const ALL: [Entry; 26] = [
     Entry::of::<VmForkOptions>(),
     Entry::of::<VmFuzzOptions>(),
     Entry::of::<VmJobsOptions>(),
-    Entry::of::<VmTreeOptions>(),
 ];
 
 /// The subjects of all workers.

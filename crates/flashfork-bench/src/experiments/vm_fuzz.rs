@@ -8,13 +8,10 @@
 //!   copied back whatever KVM's paging is; a shell drops where KVM keeps shadows of page tables;
 //! - made anew, a clone of the template in a shell of its own, which is started, claimed and ended;
 //! - booted, in such a shell.
-//!
-//! With `--qemu` it is about the paper's machine instead: see `qemu.rs`.
 
 mod code;
 mod execution;
 mod options;
-mod qemu;
 mod report;
 
 pub use options::VmFuzzOptions;
@@ -60,15 +57,12 @@ impl Experiment for VmFuzzOptions {
         "What fuzzing takes in virtual machines that are taken back, cloned or booted each time";
 
     fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        if self.qemu {
-            return qemu::measure(self, here, results, progress);
-        }
         let host = Host::open(here)?;
         memory::require(&memory::headroom()?, format!("a template of {}", self.size), 2 * self.size.0 + RESERVE)?;
         execution::measure(&host, self, results, progress)
     }
 
     fn page(document: &Document) -> String {
-        qemu::render(document).unwrap_or_else(|| report::render_all(document))
+        report::render_all(document)
     }
 }

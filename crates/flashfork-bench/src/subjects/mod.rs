@@ -13,7 +13,6 @@ pub mod memory;
 mod method;
 pub(crate) mod parent;
 mod region;
-pub(crate) mod shim;
 pub(crate) mod vm_host;
 
 pub(crate) use facts::Facts;

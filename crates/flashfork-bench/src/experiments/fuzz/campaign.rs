@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::afl_stats::AflStats;
 use super::process::{Fuzzer, Setup};
+use super::shim::{ShimReport, ShimStats};
 use crate::subjects::Method;
 use crate::subjects::heap::HeapPages;
-use crate::subjects::shim::{ShimReport, ShimStats};
 use flashfork_measure::{BenchError, Progress};
 
 /// How often the counter is looked at.

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::shim::ShimStats;
 use crate::subjects::Method;
 use crate::subjects::heap;
-use crate::subjects::shim::ShimStats;
 use flashfork_core::environment;
 use flashfork_measure::BenchError;
 

@@ -1,7 +1,5 @@
 //! The flags of `bench vm-fuzz`.
 
-use std::path::PathBuf;
-
 use super::code::MOST;
 use crate::subjects::vm_host::size;
 use flashfork_terminal::size::Size;
@@ -10,14 +8,6 @@ use flashfork_terminal::size::Size;
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-fuzz --size 256M --pages 200")]
 pub struct VmFuzzOptions {
-    /// Fork a QEMU that runs Linux, as the paper does, and have its children make system calls; it takes --size, too
-    #[arg(long, conflicts_with = "pages")]
-    pub qemu: bool,
-
-    /// With --qemu: keep that machine in this directory, for afl-fuzz (docs/FUZZING.md)
-    #[arg(long, requires = "qemu", value_name = "DIR")]
-    pub keep: Option<PathBuf>,
-
     /// The guest's memory: a multiple of 2M from 16M to 3G
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     pub size: Size,

@@ -1,4 +1,4 @@
-//! The shim in a program, and what it says it did there.
+//! The shim in the fuzzed program, and what it says it did there.
 
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use flashfork_measure::BenchError;
 
 /// A statistics file that the shim counts in (`FLASHFORK_STATS`).
 #[derive(Debug)]
-pub(crate) struct ShimStats {
+pub(super) struct ShimStats {
     path: PathBuf,
 }
 
 /// What the shim did, as far as this experiment asks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ShimReport {
+pub(super) struct ShimReport {
     /// Seconds all seals took.
     pub seal_seconds: f64,
     /// Bytes sealed.
@@ -32,19 +32,19 @@ pub(crate) struct ShimReport {
 
 impl ShimStats {
     /// Makes the file `path`, all counters zero.
-    pub(crate) fn create(path: PathBuf) -> Result<Self, BenchError> {
+    pub(super) fn create(path: PathBuf) -> Result<Self, BenchError> {
         let mut bytes = vec![0; size_of::<Stats>()];
         bytes[..8].copy_from_slice(&Stats::MAGIC.to_ne_bytes());
         std::fs::write(&path, bytes).map_err(|error| BenchError::system(format!("write {}", path.display()), error))?;
         Ok(Self { path })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Reads the counters. Fails when nothing was sealed: what was measured then was plain fork.
-    pub(crate) fn read(&self) -> Result<ShimReport, BenchError> {
+    pub(super) fn read(&self) -> Result<ShimReport, BenchError> {
         let bytes = std::fs::read(&self.path)
             .map_err(|error| BenchError::system(format!("read {}", self.path.display()), error))?;
         report(&bytes)
