@@ -10,7 +10,7 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 export CARGO
 
 # What only the benchmarks need.
-BENCH_PACKAGES := afl++ bzip2 emacs-nox hyperfine linux-perf nailgun nodejs openjdk-17-jdk-headless perl python3 python3-numpy python3-pandas redis-server ruby sqlite3 stress-ng
+BENCH_PACKAGES := afl++ bzip2 emacs-nox hyperfine linux-perf nailgun nodejs openjdk-17-jdk-headless perl python3 python3-numpy python3-pandas qemu-system-x86 redis-server ruby sqlite3 stress-ng
 
 .PHONY: all build wheel demo check test test-core test-command test-python test-runtimes test-vm test-kernel test-all bench figures bench-vm-lab install uninstall clean
 
@@ -57,10 +57,10 @@ figures:
 	UPDATE=1 $(CARGO) test --locked -p flashfork-bench --test documents
 
 # Clones of Linux guests on nested KVM in the lab: some minutes, emulated. Only ratios of like with like mean something there.
-# EXPERIMENT=vm-jobs has them compile, and run Java: half an hour.
+# EXPERIMENT=vm-jobs has them compile, and run Java: half an hour. EXPERIMENT=vm-tree makes trees of them.
 EXPERIMENT ?= vm-clone
 bench-vm-lab: build
-	@scripts/need-packages binutils busybox-static qemu-system-x86 $(if $(filter vm-jobs,$(EXPERIMENT)),e2fsprogs mmdebstrap openjdk-17-jdk-headless)
+	@scripts/need-packages binutils busybox-static qemu-system-x86 $(if $(filter vm-jobs,$(EXPERIMENT)),e2fsprogs mmdebstrap openjdk-17-jdk-headless) $(if $(filter vm-tree,$(EXPERIMENT)),e2fsprogs redis-server)
 	FLASHFORK=$(FLASHFORK) scripts/bench-vm-lab $(EXPERIMENT) $(ARGS) > $(TARGET)/bench-vm-lab.json
 	@echo "Records: $(TARGET)/bench-vm-lab.json"
 

@@ -1,9 +1,7 @@
 //! Packs the SQLite source that the fuzzed program is compiled from, so that an installed binary brings its own.
 
-use std::env;
-use std::fs::File;
 use std::io::{self, BufReader};
-use std::path::PathBuf;
+use std::{env, fs::File, path::PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;

@@ -1,9 +1,7 @@
 //! Why a run gave no outcome.
 
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{fmt, io, time::Duration};
 
 use flashfork_image::ImageError;
 

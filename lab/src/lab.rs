@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use flashfork_image::KernelFiles;
 
-use crate::qemu::Qemu;
-use crate::session::Session;
 use crate::{Accel, Collected, Kernel, LabError, Options, Outcome, Output, Status, accel, root};
+use crate::{qemu::Qemu, session::Session};
 
 /// Time a guest on KVM has to boot before the host's KVM is held unable to.
 const PROBE: Duration = Duration::from_secs(20);

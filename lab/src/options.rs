@@ -1,10 +1,6 @@
 //! What a run asks of its guest.
 
-use std::ffi::OsString;
-use std::fmt;
-use std::path::PathBuf;
-use std::str::FromStr;
-use std::time::Duration;
+use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use flashfork_image::GuestFile;
 

@@ -1,7 +1,6 @@
 //! What a run gives back.
 
-use std::fmt;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// How a command in a guest ended, and what its kernel had to say.
 #[derive(Clone, Debug)]

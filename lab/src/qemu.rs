@@ -3,11 +3,10 @@
 //! Everything QEMU opens it inherits as a descriptor: no line, disk or image has a name, so runs
 //! can't meet and nothing is left behind, however a run ends.
 
-use std::fs::File;
 use std::io::{self, PipeReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::{fs::File, os::unix::process::CommandExt};
 
 use flashfork_image::{KernelFiles, Program};
 use rustix::io::FdFlags;
@@ -27,7 +26,6 @@ const LINES: [(u16, u8); 4] = [(0x3f8, 4), (0x2f8, 3), (0x3e8, 6), (0x2e8, 7)];
 /// A running QEMU and the host's ends of its serial lines. Dropping it kills the guest.
 pub(crate) struct Qemu {
     pub child: Child,
-    /// QEMU's monitor.
     monitor: ChildStdin,
     /// QEMU's own messages.
     pub messages: ChildStderr,

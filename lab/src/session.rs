@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::console::Console;
-use crate::control::Control;
-use crate::qemu::Qemu;
 use crate::{Accel, LabError, Outcome, Output, Phase};
+use crate::{console::Console, control::Control, qemu::Qemu};
 
 /// Time a guest has to power off once its command is reported.
 const POWER_OFF: Duration = Duration::from_secs(5);

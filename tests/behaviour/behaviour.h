@@ -1,7 +1,8 @@
-/* What every program here stands on. A program shows one behaviour and ends with 0 (it holds), 77 (it can't be shown on
-   this machine; one line says why) or 1 (it does not hold; one line says where). By hand:
+/* What every program here stands on: the compiler includes it before each. A program shows one behaviour and ends with 0
+   (it holds), 77 (it can't be shown on this machine; one line says why) or 1 (it does not hold; one line says where). By
+   hand:
 
-       cc -O1 -pthread -o dontneed traps/dontneed.c
+       cc -include behaviour.h -O1 -pthread -o dontneed traps/dontneed.c
        FLASHFORK_ENGINE=fork LD_PRELOAD=libflashfork_preload.so ./dontneed; echo $?
 
    Lines `preload:`, `env:`, `cflags:` and `compiler:` in a program's first comment say what it needs
@@ -13,20 +14,48 @@
 #define _GNU_SOURCE
 #endif
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Of younger headers than some machines have. */
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
 
 /* The shim's own calls (crates/flashfork-preload/src/control.rs). Weak: without the shim the program says so. */
 int flashfork_preload_seal(void) __attribute__((weak));
@@ -51,6 +80,10 @@ int flashfork_preload_drop_refills(void) __attribute__((weak));
         fputc('\n', stderr);                                                                                           \
         _exit(77);                                                                                                     \
     } while (0)
+
+/* Threads that have to begin, and to end. */
+#define START(thread, work, given) CHECK(pthread_create(thread, NULL, work, given) == 0)
+#define JOIN(thread) CHECK(pthread_join(thread, NULL) == 0)
 
 /* Private anonymous memory that begins at a multiple of 2 MB and touches no other mapping, so that the kernel merges it
    with none. NULL when mmap refuses. The addresses are never free in between: another thread's mapping would be replaced. */
@@ -97,6 +130,12 @@ static inline int zeros(const void *p, size_t len)
     return len == 0 || (c[0] == 0 && memcmp(c, c + 1, len - 1) == 0);
 }
 
+/* Whether memory can be discarded, and is zeros then. */
+static inline int discard_zeros(void *p, size_t len)
+{
+    return madvise(p, len, MADV_DONTNEED) == 0 && zeros(p, len);
+}
+
 /* Ordinary memory, filled: what a seal is for. */
 static inline char *memory(size_t len, uint64_t seed)
 {
@@ -135,6 +174,11 @@ static inline size_t sealed_bytes(const void *p, size_t len)
             sum += (end < to ? end : to) - (start > from ? start : from);
     fclose(maps);
     return sum;
+}
+
+static inline int all_sealed(const void *p, size_t len)
+{
+    return sealed_bytes(p, len) == len;
 }
 
 #define ALL NULL, SIZE_MAX
@@ -198,6 +242,17 @@ static inline void *until_told(void *end)
     return NULL;
 }
 
+/* Makes that thread, and has it end. */
+static inline void make_other(pthread_t *other, int end[2])
+{
+    CHECK(pipe(end) == 0 && pthread_create(other, NULL, until_told, end) == 0);
+}
+
+static inline void end_other(pthread_t other, const int end[2])
+{
+    CHECK(write(end[1], "", 1) == 1 && pthread_join(other, NULL) == 0);
+}
+
 /* Exit status of a child, or 128 plus the signal that ended it. */
 static inline int wait_for(pid_t pid)
 {
@@ -240,17 +295,26 @@ static inline int lower_limit(int resource, rlim_t soft, rlim_t hard)
     return wait_for(pid) == 0;
 }
 
-/* Forks. True in the clone, which ends with _exit(0); false in the parent, once the clone has ended well.
-       if (in_clone()) { CHECK(...); _exit(0); }                                                                       */
-static inline int in_clone(void)
+/* A fork that has to be made. */
+static inline pid_t forked(void)
 {
     pid_t pid = fork();
     CHECK(pid >= 0);
+    return pid;
+}
+
+/* Forks. True in the clone, which has to end; false in the parent, once the clone has ended well. */
+static inline int in_clone(void)
+{
+    pid_t pid = forked();
     if (pid == 0)
         return 1;
     CHECK(wait_for(pid) == 0);
     return 0;
 }
+
+/* Before what a clone does, after which it ends well: IN_CLONE { CHECK(...); } */
+#define IN_CLONE for (int is_clone = in_clone(); is_clone; _exit(0))
 
 #define ORDINARY (4 * MB)
 
@@ -277,12 +341,11 @@ static inline void seal(void)
 {
     char *ordinary = memory(ORDINARY, 99);
     at_last(call_seal);
-    CHECK(sealed_bytes(ordinary, ORDINARY) == ORDINARY);
+    CHECK(all_sealed(ordinary, ORDINARY));
     CHECK(intact(ordinary, ORDINARY, 99));
-    if (in_clone()) {
+    IN_CLONE {
         CHECK(intact(ordinary, ORDINARY, 99));
         fill(ordinary, ORDINARY, 98);
-        _exit(0);
     }
     CHECK(intact(ordinary, ORDINARY, 99));
 }
@@ -294,10 +357,8 @@ static inline void refused(void)
     CHECK(call_seal() == -1);
     CHECK(sealed_bytes(ALL) == 0);
     CHECK(intact(ordinary, ORDINARY, 97));
-    if (in_clone()) {
+    IN_CLONE
         CHECK(intact(ordinary, ORDINARY, 97));
-        _exit(0);
-    }
     munmap(ordinary, ORDINARY);
 }
 

@@ -1,7 +1,5 @@
 /* The same done to plain memory and to sealed memory, and both must show the same: in a process with one thread, where sealed memory
    can be made anonymous first, and in one with two, where it can't. */
-#include "behaviour.h"
-#include <pthread.h>
 
 #define LEN (4 * MB)
 
@@ -39,8 +37,7 @@ static inline void note_flags(char *p)
 /* Whether a child finds the memory mapped, and how it ends reading it. */
 static inline void note_child(char *p)
 {
-    pid_t pid = fork();
-    CHECK(pid >= 0);
+    pid_t pid = forked();
     if (pid == 0) {
         unsigned char there;
         if (mincore(p, PAGE, &there) != 0)
@@ -69,7 +66,7 @@ static inline void compare(void (*with)(char *), char *sealed, const char *when)
     with(plain);
     int count = notes;
     memcpy(plainly, noted, sizeof noted);
-    CHECK(sealed_bytes(plain, LEN) == 0 && sealed_bytes(sealed, LEN) == LEN);
+    CHECK(sealed_bytes(plain, LEN) == 0 && all_sealed(sealed, LEN));
     notes = 0;
     with(sealed);
     CHECK(notes == count);
@@ -87,16 +84,14 @@ static inline int same_as_plain(void (*with)(char *))
     pthread_t other;
     char *first = memory(LEN, 1), *second = memory(LEN, 1), *third = memory(LEN, 1);
     seal();
-    if (in_clone()) {
+    IN_CLONE
         compare(with, first, "in a clone");
-        _exit(0);
-    }
     compare(with, second, "with one thread");
     /* What it did may have made all memory anonymous, for good. */
     if (sealed_bytes(third, LEN) != LEN)
         CHECK(call_seal() == 0);
-    CHECK(pipe(end) == 0 && pthread_create(&other, NULL, until_told, end) == 0);
+    make_other(&other, end);
     compare(with, third, "with two threads");
-    CHECK(write(end[1], "", 1) == 1 && pthread_join(other, NULL) == 0);
+    end_other(other, end);
     return 0;
 }

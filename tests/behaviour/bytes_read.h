@@ -1,5 +1,4 @@
 /* How much a program has read from files, /proc among them: what a walk through all pages would show in. proc_pid_io(5). */
-#include <stdio.h>
 
 /* Bytes; always 0 where the kernel doesn't count them. */
 static size_t bytes_read(void)

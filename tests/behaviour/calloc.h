@@ -1,7 +1,6 @@
 /* calloc after purges of sealed memory: an allocator that discards pages takes them for zeros afterwards. What it must not
    meet is the bytes from before the seal. Each program brings its allocator's way to purge (`purge`), or SKIPs.
    jemalloc src/extent.c; research found 98 % of such bytes wrong without the shim. */
-#include "behaviour.h"
 
 static int purge(void); /* false: the allocator isn't there */
 
@@ -43,14 +42,12 @@ int main(void)
     for (int i = 0; i < BLOCKS; i++)
         sealed += sealed_bytes(blocks[i], size_of_block(i));
     CHECK(sealed > 16 * MB);
-    if (in_clone()) {
+    IN_CLONE {
         for (int turn = 0; turn < 3; turn++)
             free_purge_calloc();
-        _exit(0);
     }
     for (int turn = 0; turn < 3; turn++) {
         free_purge_calloc();
         CHECK(call_seal() == 0);
     }
-    return 0;
 }

@@ -1,12 +1,10 @@
 //! `docs/NEVER_SEAL.md`, `docs/FORK_SAFETY.md` and `docs/ENVIRONMENT.md`, made from the tables and the programs.
 
-use crate::program::programs_of;
-use crate::rows::WITHOUT_PROGRAM;
+use crate::{program::programs_of, rows::WITHOUT_PROGRAM};
 use flashfork_core::environment;
 use flashfork_core::never_seal::{Row, Scope, TABLE};
 use libtest_mimic::Failed;
-use std::fmt::Write;
-use std::path::Path;
+use std::{fmt::Write, path::Path};
 
 /// Compares the documents with what they should be; with `UPDATE=1` writes them.
 pub fn are_up_to_date() -> Result<(), Failed> {

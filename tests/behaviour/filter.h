@@ -2,11 +2,8 @@
 #ifndef FILTER_H
 #define FILTER_H
 
-#include "behaviour.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 
 /* Puts the calling thread under it, by prctl(2) or by seccomp(2)'s number. */
 static void enter(int call, unsigned action, int by_number)

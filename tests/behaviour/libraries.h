@@ -4,11 +4,8 @@
 #ifndef LIBRARIES_H
 #define LIBRARIES_H
 
-#include "behaviour.h"
-#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
-#include <pthread.h>
 
 /* More than enough for their data to be sealed. */
 #define LIBRARIES 20
@@ -124,7 +121,7 @@ static inline struct library *load_libraries(void)
 
 static inline int is_sealed(const struct library *l)
 {
-    return sealed_bytes(relro(l), PAGE + DATA_LEN) == PAGE + DATA_LEN;
+    return all_sealed(relro(l), PAGE + DATA_LEN);
 }
 
 static inline int as_written(const struct library *l, uint64_t number)

@@ -2,9 +2,6 @@
 #ifndef MEMORY_GROUP_H
 #define MEMORY_GROUP_H
 
-#include "behaviour.h"
-#include <sys/stat.h>
-
 static char group[512];
 
 /* Makes a memory cgroup below a directory, with the given limit. */
@@ -51,8 +48,7 @@ static int in_group(size_t limit, void (*live)(void))
     char path[600];
     if (!find_group(limit))
         SKIP("no memory cgroup can be made here (needs root and the memory controller)");
-    pid_t pid = fork();
-    CHECK(pid >= 0);
+    pid_t pid = forked();
     if (pid == 0) {
         snprintf(path, sizeof path, "%s/cgroup.procs", group);
         FILE *procs = fopen(path, "we");

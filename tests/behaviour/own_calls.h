@@ -2,7 +2,6 @@
 #ifndef OWN_CALLS_H
 #define OWN_CALLS_H
 
-#include "behaviour.h"
 #include <elf.h>
 
 /* madvise(2) by an instruction of the program's own. */

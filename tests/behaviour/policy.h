@@ -1,5 +1,4 @@
 /* NUMA policies of memory. mbind(2), get_mempolicy(2). */
-#include "behaviour.h"
 #include <linux/mempolicy.h>
 
 static inline int policy_of(void *p)

@@ -3,15 +3,12 @@
 use crate::rows;
 use flashfork_core::never_seal::{Reason, Row};
 use flashfork_core::stats::Stats;
-use flashfork_tests::shim;
-use flashfork_tests::within::within;
+use flashfork_tests::{shim, within::within};
 use libtest_mimic::{Completion, Failed, Trial};
-use std::collections::HashSet;
 use std::mem::{offset_of, size_of};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::{collections::HashSet, os::unix::process::ExitStatusExt, time::Duration};
 
 /// What a program says when its behaviour can't be shown on this machine.
 const SKIPPED: i32 = 77;
@@ -48,7 +45,6 @@ pub fn every_name_is_one_program() -> Result<(), Failed> {
     }
 }
 
-/// The programs of one directory.
 pub fn programs_of(directory: &'static str) -> Vec<Program> {
     let entries = std::fs::read_dir(here().join(directory)).expect("the directory of programs");
     let sources = entries.map(|e| e.expect("an entry").path()).filter(|p| p.extension().is_some_and(|e| e == "c"));
@@ -64,7 +60,6 @@ pub fn programs_of(directory: &'static str) -> Vec<Program> {
 }
 
 impl Program {
-    /// The program as a test.
     pub fn trial(self) -> Trial {
         Trial::ignorable_test(format!("{}/{}", self.directory, self.name), move || self.run())
     }
@@ -98,7 +93,7 @@ impl Program {
         std::fs::create_dir_all(&out)?;
         let out = out.join(&self.name);
         let mut compile = self.own_compiler().map_or_else(Self::compiler, Command::new);
-        compile.args(["-Wall", "-Wextra", "-O1", "-pthread"]);
+        compile.args(["-Wall", "-Wextra", "-O1", "-pthread", "-include"]).arg(here().join("behaviour.h"));
         compile.args(self.directive("cflags").iter().flat_map(|flags| flags.split_whitespace()));
         let output = compile.arg("-o").arg(&out).arg(&self.source).output();
         let output = output.map_err(|e| format!("the C compiler doesn't run: {e}"))?;
@@ -155,7 +150,6 @@ fn fresh_stats() -> Vec<u8> {
     bytes
 }
 
-/// How often a reason was counted.
 fn count(stats: &[u8], reason: Reason) -> u64 {
     let at = offset_of!(Stats, refused) + 8 * reason as usize;
     u64::from_ne_bytes(stats[at..at + 8].try_into().expect("8 bytes"))

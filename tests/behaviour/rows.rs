@@ -13,7 +13,6 @@ pub const WITHOUT_PROGRAM: &[(Reason, &str)] = &[
     (Reason::UnknownFlag, "takes a later kernel; tested with made-up flags in never_seal.rs"),
 ];
 
-/// The row of a name.
 pub fn row(name: &str) -> Option<&'static Row> {
     TABLE.iter().find(|row| row.name == name)
 }

@@ -1,9 +1,6 @@
 /* Opens a device this machine may not have. What the engine looks at is the descriptor's path, so an ordinary file in its
    place, on a /dev that only this process sees, does as well. Root or user namespaces are needed for that. */
-#include "behaviour.h"
-#include <sched.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 
 static inline void write_to(const char *path, const char *format, unsigned number)
 {

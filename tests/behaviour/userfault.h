@@ -1,9 +1,6 @@
 /* A userfaultfd after the seal, in a process with other threads: every discarded page is missing, and its owner is asked for it. */
-#include "behaviour.h"
 #include <linux/userfaultfd.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sys/ioctl.h>
 
 #define LEN (4 * MB)
 
@@ -35,15 +32,14 @@ int main(void)
         SKIP("userfaultfd is not allowed here");
     close(fd);
     seal();
-    CHECK(sealed_bytes(p, LEN) == LEN);
-    CHECK(pipe(end) == 0 && pthread_create(&other, NULL, until_told, end) == 0);
+    CHECK(all_sealed(p, LEN));
+    make_other(&other, end);
     fd = open_userfaultfd();
     CHECK(fd >= 0 && sealed_bytes(ALL) == 0 && *(uint64_t *)(p + PAGE) == pattern(PAGE / 8, 1));
     struct uffdio_register reg = {.range = {(size_t)p, LEN}, .mode = UFFDIO_REGISTER_MODE_MISSING};
     CHECK(ioctl(fd, UFFDIO_API, &api) == 0 && ioctl(fd, UFFDIO_REGISTER, &reg) == 0);
     CHECK(call_seal() == -1 && sealed_bytes(ALL) == 0);
-    CHECK(pthread_create(&server, NULL, serve, NULL) == 0);
-    CHECK(madvise(p, LEN, MADV_DONTNEED) == 0 && zeros(p, LEN) && served == LEN / PAGE);
-    CHECK(write(end[1], "", 1) == 1 && pthread_join(other, NULL) == 0);
-    return 0;
+    START(&server, serve, NULL);
+    CHECK(discard_zeros(p, LEN) && served == LEN / PAGE);
+    end_other(other, end);
 }

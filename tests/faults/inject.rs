@@ -1,18 +1,14 @@
 //! Runs the victim under ptrace(2) and lets system calls between its two marks fail.
 
 use crate::fault::{Fault, faults, target};
-use flashfork_tests::libraries;
-use flashfork_tests::own_code::TRUST;
+use flashfork_tests::{Result, libraries, own_code::TRUST};
 use libc::{c_int, user_regs_struct};
 use nix::sys::ptrace::{self, Options};
-use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::Pid;
-use std::io::Read;
-use std::os::unix::process::CommandExt;
+use nix::{sys::signal::Signal, unistd::Pid};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
+use std::{io::Read, os::unix::process::CommandExt, sync::LazyLock};
 
 /// The second mark, as in the victim: the first is that it stops.
 const MARK: u64 = 0x666c_6173;
@@ -33,7 +29,7 @@ pub struct Case<'a> {
 /// is. Now and then there is one call more or less than there was before, and another would fail than was meant.
 /// Returns the system calls between the marks, each as it was entered; with a plan, up to its last fault. The error is
 /// what the victim said, or how it ended.
-pub fn run(case: &Case, plan: &Plan, number: Option<u64>, leak_allowed: bool) -> Result<Vec<user_regs_struct>, String> {
+pub fn run(case: &Case, plan: &Plan, number: Option<u64>, leak_allowed: bool) -> Result<Vec<user_regs_struct>> {
     let mut child = start(case, leak_allowed)?;
     let pid = Pid::from_raw(child.id() as i32);
     let calls = trace(pid, plan, number);
@@ -67,7 +63,7 @@ fn libraries_dir() -> &'static Path {
     &DIR
 }
 
-fn start(case: &Case, leak_allowed: bool) -> Result<Child, String> {
+fn start(case: &Case, leak_allowed: bool) -> Result<Child> {
     let mut command = Command::new(case.victim);
     command.arg(if case.shim.is_some() { "shim" } else { "linked" }).arg(case.scene);
     if leak_allowed {
@@ -83,7 +79,7 @@ fn start(case: &Case, leak_allowed: bool) -> Result<Child, String> {
     command.spawn().map_err(|e| format!("{}: {e}", case.victim.display()))
 }
 
-fn trace(pid: Pid, plan: &Plan, number: Option<u64>) -> Result<Vec<user_regs_struct>, String> {
+fn trace(pid: Pid, plan: &Plan, number: Option<u64>) -> Result<Vec<user_regs_struct>> {
     match stop(pid)? {
         Stop::Signal(Signal::SIGTRAP) => {}
         other => return Err(format!("not stopped at exec: {other:?}")),
@@ -134,7 +130,7 @@ enum Stop {
     Signal(Signal),
 }
 
-fn stop(pid: Pid) -> Result<Stop, String> {
+fn stop(pid: Pid) -> Result<Stop> {
     match waitpid(pid, None).map_err(text)? {
         WaitStatus::PtraceSyscall(_) => Ok(Stop::Call),
         WaitStatus::Stopped(_, signal) => Ok(Stop::Signal(signal)),
@@ -143,7 +139,7 @@ fn stop(pid: Pid) -> Result<Stop, String> {
 }
 
 /// Runs to the next entry or exit of a system call; signals go through.
-fn next_call(pid: Pid) -> Result<user_regs_struct, String> {
+fn next_call(pid: Pid) -> Result<user_regs_struct> {
     let mut signal = None;
     loop {
         ptrace::syscall(pid, signal).map_err(text)?;
@@ -155,7 +151,7 @@ fn next_call(pid: Pid) -> Result<user_regs_struct, String> {
 }
 
 /// Changes a call on its way in.
-fn enter(pid: Pid, fault: Fault, mut regs: user_regs_struct) -> Result<(), String> {
+fn enter(pid: Pid, fault: Fault, mut regs: user_regs_struct) -> Result {
     match fault {
         // No such call: nothing is done.
         Fault::Errno(_) => regs.orig_rax = u64::MAX,
@@ -170,7 +166,7 @@ fn enter(pid: Pid, fault: Fault, mut regs: user_regs_struct) -> Result<(), Strin
 }
 
 /// Changes what it gives on its way out; the other registers are as the program set them.
-fn leave(pid: Pid, fault: Fault, entered: &user_regs_struct, left: user_regs_struct) -> Result<(), String> {
+fn leave(pid: Pid, fault: Fault, entered: &user_regs_struct, left: user_regs_struct) -> Result {
     let error = |e: c_int| -i64::from(e) as u64;
     let mut regs = left;
     (regs.rdi, regs.rsi, regs.rdx) = (entered.rdi, entered.rsi, entered.rdx);

@@ -11,8 +11,7 @@ mod inject;
 
 use fault::{Fault, faults, only_looks, target};
 use inject::{Case, run};
-use std::path::Path;
-use std::sync::Mutex;
+use std::{path::Path, sync::Mutex};
 
 /// By both ways.
 const SCENES: &[&str] = &[

@@ -7,8 +7,8 @@
 
 mod memfd;
 
-use flashfork_tests::content::PAGE;
 use flashfork_tests::route::{Route, Via};
+use flashfork_tests::{Result, content::PAGE};
 use std::process::ExitCode;
 
 const BLOCK: usize = 2 << 20;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(route: Route, forks: usize) -> Result<String, String> {
+fn run(route: Route, forks: usize) -> Result<String> {
     let heap = prepare()?;
     route.seal(false)?;
     let before = memfd::sizes()?;
@@ -77,7 +77,7 @@ fn run(route: Route, forks: usize) -> Result<String, String> {
 
 /// Fills the main mapping and a heap; returns the end of the heap. Among the blocks: a full one, some with a few holes
 /// (sealed whole), some with many (left anonymous), some with none of it written.
-fn prepare() -> Result<usize, String> {
+fn prepare() -> Result<usize> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let len = (WRITTEN + UNTOUCHED) * BLOCK;
@@ -101,7 +101,7 @@ fn prepare() -> Result<usize, String> {
 }
 
 /// What a clone does: writes everywhere it may.
-fn live(route: Route, heap: usize, i: usize) -> Result<(), String> {
+fn live(route: Route, heap: usize, i: usize) -> Result {
     let fail = |what: &str, e: i32| format!("{what}: {}", std::io::Error::from_raw_os_error(e));
     // The whole mapping at places that differ from child to child: sealed pages, holes among them, blocks next to them.
     for k in 0..24 {

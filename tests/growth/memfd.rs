@@ -1,9 +1,8 @@
 //! How much memory the sealed memfds of this process hold, mapped or not: the blocks of the files behind
 //! `/proc/self/map_files`. The engine has closed its descriptors, so that there is no other way to them.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use flashfork_tests::Result;
+use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt};
 
 /// Bytes by device and inode.
 pub type Sizes = BTreeMap<(u64, u64), u64>;
@@ -14,8 +13,7 @@ pub fn can_look() -> bool {
     first.is_some_and(|entry| fs::metadata(entry.path()).is_ok())
 }
 
-/// The sizes now.
-pub fn sizes() -> Result<Sizes, String> {
+pub fn sizes() -> Result<Sizes> {
     let maps = fs::read_to_string("/proc/self/maps").map_err(|e| format!("/proc/self/maps: {e}"))?;
     let mut sizes = Sizes::new();
     for line in maps.lines().filter(|l| l.contains("/memfd:flashfork:")) {

@@ -1,20 +1,12 @@
 //! Runs a seed: a process on plain memory, then one with the engine, each started afresh, with a limit of time.
 
 use crate::mode::{Allocator, Mode, name};
-use crate::rollback::TURNS;
-use crate::seeds::Seed;
-use crate::template;
-use flashfork_tests::own_code::TRUST;
-use flashfork_tests::past;
-use flashfork_tests::route::Route;
-use flashfork_tests::within::within;
-use std::ffi::OsString;
-use std::fmt;
-use std::fs::File;
-use std::os::unix::process::CommandExt;
+use crate::{rollback::TURNS, seeds::Seed, template};
+use flashfork_tests::{Result, own_code::TRUST, past, route::Route, within::within};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use std::{ffi::OsString, fmt, fs::File, os::unix::process::CommandExt};
 
 /// What a run that went well did.
 pub struct Report {
@@ -39,12 +31,7 @@ impl fmt::Display for Report {
 
 /// Runs one seed; `engine` is the route to the engine, or `None` to stop after the run on plain memory. `disk` is
 /// overwritten with the template's contents where the seed has direct reads; a file takes its place.
-pub fn run(
-    seed: &Seed,
-    engine: Option<Route>,
-    disk: Option<&Path>,
-    shim: impl FnOnce() -> PathBuf,
-) -> Result<Report, String> {
+pub fn run(seed: &Seed, engine: Option<Route>, disk: Option<&Path>, shim: impl FnOnce() -> PathBuf) -> Result<Report> {
     let start = Instant::now();
     let dir =
         tempfile::Builder::new().prefix("flashfork-model-").tempdir().map_err(|e| format!("no directory: {e}"))?;
@@ -78,7 +65,7 @@ pub fn run(
 }
 
 /// The disk that others read from, when others act on the memory of this seed.
-fn company(seed: &Seed, disk: Option<&Path>, dir: &Path) -> Result<Option<PathBuf>, String> {
+fn company(seed: &Seed, disk: Option<&Path>, dir: &Path) -> Result<Option<PathBuf>> {
     if seed.route != Route::Odf {
         return Ok(None);
     }
@@ -92,7 +79,6 @@ fn company(seed: &Seed, disk: Option<&Path>, dir: &Path) -> Result<Option<PathBu
     Ok(Some(disk))
 }
 
-/// One seed's runs.
 struct Run<'a> {
     seed: &'a Seed,
     dir: &'a Path,
@@ -101,7 +87,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// On plain memory, then with the engine; what the engine counted.
-    fn both(&self, engine: Option<Route>, shim: impl FnOnce() -> PathBuf) -> Result<Option<usize>, String> {
+    fn both(&self, engine: Option<Route>, shim: impl FnOnce() -> PathBuf) -> Result<Option<usize>> {
         let plain = self.dir.join("plain");
         if matches!(self.seed.mode, Mode::PastShim | Mode::Raw | Mode::Flags) {
             past::build(self.dir)?;
@@ -131,7 +117,7 @@ impl Run<'_> {
         plain: Option<&Path>,
         shim: Option<&Path>,
         more: &[&str],
-    ) -> Result<usize, String> {
+    ) -> Result<usize> {
         let Seed { seed, steps, mode, allocator, .. } = self.seed;
         std::fs::create_dir_all(own).map_err(|e| format!("{}: {e}", own.display()))?;
         let program = std::env::current_exe().map_err(|e| format!("the path of the running program: {e}"))?;
@@ -189,7 +175,7 @@ fn purges_at_once(allocator: Allocator) -> &'static [(&'static str, &'static str
     }
 }
 
-fn count(journals: &Path) -> Result<(usize, usize), String> {
+fn count(journals: &Path) -> Result<(usize, usize)> {
     let mut calls = 0;
     let mut processes = 0;
     for entry in std::fs::read_dir(journals).map_err(|e| format!("{}: {e}", journals.display()))? {

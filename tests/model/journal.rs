@@ -1,10 +1,9 @@
 //! The journal of one process: every call and what it gave. A run on plain memory comes first; the journal of the run
 //! with the engine must read the same, call by call.
 
-use flashfork_tests::route::Outcome;
+use flashfork_tests::{Result, route::Outcome};
 use std::fs::{self, File};
-use std::io::Write;
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf};
 
 /// What is known of an outcome beforehand.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +41,7 @@ pub struct Journal {
 
 impl Journal {
     /// The journal of the process called `name`.
-    pub fn open(places: &Places, name: &str) -> Result<Journal, String> {
+    pub fn open(places: &Places, name: &str) -> Result<Journal> {
         let path = |dir: &PathBuf| dir.join(format!("{name}.log"));
         let out = File::create(path(&places.own)).map_err(|e| format!("{}: {e}", path(&places.own).display()))?;
         let plain = match &places.plain {
@@ -60,12 +59,7 @@ impl Journal {
     }
 
     /// Notes a call, makes it, compares what it gave. `None`: it was left out.
-    pub fn call(
-        &mut self,
-        text: &str,
-        expect: Expect,
-        make: impl FnOnce() -> Outcome,
-    ) -> Result<Option<Outcome>, String> {
+    pub fn call(&mut self, text: &str, expect: Expect, make: impl FnOnce() -> Outcome) -> Result<Option<Outcome>> {
         self.write(text)?;
         let plain = self.plain_outcome(text)?;
         if matches!(expect, Expect::AsPlainUnlessFault) && plain == Some(Err(libc::EFAULT)) {
@@ -96,15 +90,15 @@ impl Journal {
     }
 
     /// Notes what the run decided without a call.
-    pub fn note(&mut self, text: &str) -> Result<(), String> {
+    pub fn note(&mut self, text: &str) -> Result {
         self.call(text, Expect::Exactly(Ok(0)), || Ok(0)).map(drop)
     }
 
-    fn write(&mut self, text: &str) -> Result<(), String> {
+    fn write(&mut self, text: &str) -> Result {
         self.out.write_all(text.as_bytes()).map_err(|e| format!("journal: {e}"))
     }
 
-    fn plain_outcome(&mut self, text: &str) -> Result<Option<Outcome>, String> {
+    fn plain_outcome(&mut self, text: &str) -> Result<Option<Outcome>> {
         let Some(lines) = &self.plain else { return Ok(None) };
         let line = lines.get(self.line).ok_or("the run on plain memory ended here")?;
         self.line += 1;
@@ -127,7 +121,7 @@ fn show(outcome: Outcome) -> String {
     }
 }
 
-fn parse(text: &str) -> Result<Outcome, String> {
+fn parse(text: &str) -> Result<Outcome> {
     let bad = || format!("journal of plain memory: {text}");
     match text.strip_prefix("errno ") {
         Some(rest) => rest.split(' ').next().and_then(|n| n.parse().ok()).map(Err).ok_or_else(bad),

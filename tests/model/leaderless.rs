@@ -1,8 +1,8 @@
 //! The main thread ends, and another one goes on: what `/proc/self` says of memory is the main thread's, which has none
 //! any more.
 
-use std::fs;
-use std::time::Duration;
+use flashfork_tests::Result;
+use std::{fs, time::Duration};
 
 /// Ends the calling thread, the main one, and lets another take its place, which ends the process with what `rest`
 /// returns.
@@ -20,7 +20,7 @@ pub fn go_on(rest: impl FnOnce() -> i32 + Send + 'static) -> ! {
     unreachable!("the thread has ended")
 }
 
-fn wait_for_the_end_of_the_leader() -> Result<(), String> {
+fn wait_for_the_end_of_the_leader() -> Result {
     loop {
         let text = fs::read_to_string("/proc/self/stat").map_err(|e| format!("/proc/self/stat: {e}"))?;
         // The name may hold anything; the state comes behind it.

@@ -26,8 +26,7 @@ use clap::{Parser, ValueEnum};
 use flashfork_tests::route::Route;
 use mode::{Allocator, Mode};
 use seeds::Seed;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 /// Which engine is tested.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

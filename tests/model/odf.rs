@@ -7,9 +7,7 @@
 
 use flashfork_lab::{GuestFile, Kernel, Lab, Options, Output, cache_dir};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use std::io::Write;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{io::Write, path::PathBuf, time::Duration};
 
 /// Steps of one run, and runs of one guest.
 const STEPS: usize = 400;

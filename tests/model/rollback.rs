@@ -3,19 +3,16 @@
 //! turn a process of its own; so whatever a turn leaves behind is a difference. One process drops
 //! what was written, another copies it back.
 
-use crate::journal::Journal;
-use crate::rng::Rng;
-use crate::world::World;
-use crate::world::check::Depth;
+use crate::{journal::Journal, rng::Rng, world::World, world::check::Depth};
 use flashfork::{SnapshotOptions, restore, snapshot};
 use flashfork_core::snapshot::{Way, go_back_by};
-use flashfork_tests::route::Route;
+use flashfork_tests::{Result, route::Route};
 
 /// Turns a run takes.
 pub const TURNS: u64 = 4;
 
 /// Prepares, and takes the turns; plainly only the one named. `copies`: what was written is copied back.
-pub fn run(world: &mut World, seed: u64, steps: usize, turn: u64, copies: bool) -> Result<(), String> {
+pub fn run(world: &mut World, seed: u64, steps: usize, turn: u64, copies: bool) -> Result {
     world.prepares = true;
     world.take(steps / 2)?;
     world.reap_all()?;
@@ -48,7 +45,7 @@ pub fn run(world: &mut World, seed: u64, steps: usize, turn: u64, copies: bool) 
     Err(format!("turn {} can't begin: {}", turn + 1, unsafe { restore(turn + 1) }))
 }
 
-fn take_turn(world: &mut World, seed: u64, steps: usize, turn: u64) -> Result<(), String> {
+fn take_turn(world: &mut World, seed: u64, steps: usize, turn: u64) -> Result {
     world.name = format!("turn-{turn}");
     // The one before must stay open: what memory says of its descriptor is true again after a restore.
     let journal = Journal::open(world.journal.places(), &world.name)?;

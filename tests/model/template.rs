@@ -3,10 +3,9 @@
 use crate::content::{HEADER, PAGE, Tag, WORDS, fill};
 use crate::world::memory::bytes;
 use flashfork_tests::header::DATA_PAGES;
-use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::path::Path;
+use std::{fs::File, path::Path};
 
 /// Pages in the file (4 MB).
 pub const TEMPLATE_PAGES: usize = 1024;
@@ -68,7 +67,6 @@ impl Template {
         self.0.as_raw_fd()
     }
 
-    /// Bytes of a page's offset.
     pub fn offset(page: usize) -> i64 {
         (page * PAGE) as i64
     }

@@ -27,7 +27,6 @@ fn programs_that_call_the_core() {
     model(&["--no-replay", "--route", "linked", "--seed", "1001", "--runs", runs(), "--steps", "400"]);
 }
 
-/// Runs a mode from a seed of its own on.
 fn mode(args: &[&str], seed: &str) {
     let runs = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { "250" } else { "5" };
     let all = ["--route", "shim", "--seed", seed, "--runs", runs, "--steps", "400", "--mode"];

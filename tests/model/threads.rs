@@ -4,15 +4,12 @@
 //! by the seed alone. They work in rounds. In a round the first thread seals and unseals until all others are done;
 //! between rounds it is alone, takes steps of its own, and forks children that compare the memory of all.
 
-use crate::journal::Places;
 use crate::journal::{Expect, Journal};
-use crate::seeds::Seed;
-use crate::steps::OF_OTHER_THREADS;
-use crate::template::Template;
-use crate::worker::Job;
-use crate::world::World;
-use crate::world::check::Depth;
-use crate::world::space::Space;
+use crate::{
+    journal::Places, seeds::Seed, steps::OF_OTHER_THREADS, template::Template, worker::Job, world::World,
+    world::check::Depth, world::space::Space,
+};
+use flashfork_tests::Result;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// Threads beside the first one.
@@ -23,7 +20,7 @@ const ROUND: usize = 50;
 const BETWEEN: usize = 8;
 
 /// The worlds of the threads beside the first.
-pub fn prepare(first: &World, job: &Job, places: &Places) -> Result<Vec<World>, String> {
+pub fn prepare(first: &World, job: &Job, places: &Places) -> Result<Vec<World>> {
     let Seed { seed, route, mode, .. } = job.seed;
     (1..=THREADS)
         .map(|number| {
@@ -41,7 +38,7 @@ pub fn prepare(first: &World, job: &Job, places: &Places) -> Result<Vec<World>, 
 }
 
 /// Runs all of them, each for this many steps.
-pub fn run(first: &mut World, others: &mut [World], steps: usize) -> Result<(), String> {
+pub fn run(first: &mut World, others: &mut [World], steps: usize) -> Result {
     for round in 0..steps.div_ceil(ROUND) {
         let count = ROUND.min(steps - round * ROUND);
         let working = AtomicUsize::new(others.len());
@@ -73,7 +70,7 @@ pub fn run(first: &mut World, others: &mut [World], steps: usize) -> Result<(), 
 }
 
 /// Seals and unseals for as long as others work. How often depends on time, and no byte does.
-fn seal_meanwhile(first: &mut World, working: &AtomicUsize) -> Result<(), String> {
+fn seal_meanwhile(first: &mut World, working: &AtomicUsize) -> Result {
     for turn in 1.. {
         // A seal may be refused for as long as a thread can't be stopped.
         let _ = first.route.seal(turn % 3 == 0);
@@ -89,7 +86,7 @@ fn seal_meanwhile(first: &mut World, working: &AtomicUsize) -> Result<(), String
 }
 
 /// A child has the memory of all threads.
-fn compare_in_child(first: &mut World, others: &mut [World]) -> Result<(), String> {
+fn compare_in_child(first: &mut World, others: &mut [World]) -> Result {
     first.journal.note("fork a child that compares all")?;
     // SAFETY: the other threads have ended; the child compares and ends.
     let pid = unsafe { libc::fork() };

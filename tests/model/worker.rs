@@ -1,23 +1,15 @@
 //! The tested process.
 
-use crate::content::PAGE;
 use crate::journal::{Journal, Places};
-use crate::leaderless;
 use crate::mode::{Allocator, Mode};
-use crate::rollback;
-use crate::seeds::Seed;
 use crate::template::{Library, Template};
-use crate::threads;
-use crate::world::World;
 use crate::world::space::{self, Space};
-use crate::writer::Writer;
+use crate::{content::PAGE, leaderless, rollback, seeds::Seed, threads, world::World, writer::Writer};
 use flashfork_core::odf;
-use flashfork_tests::past;
 use flashfork_tests::route::{Route, Via};
-use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
+use flashfork_tests::{Result, past};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::{fs::File, os::unix::fs::OpenOptionsExt, process::ExitCode};
 
 /// What a tested process is given.
 pub struct Job {
@@ -55,7 +47,7 @@ pub fn run(job: &Job, places: &Places) -> ExitCode {
 }
 
 /// Prints what was counted, or what went wrong; the exit status.
-fn conclude(world: &World, result: Result<(), String>, shared: Option<Shared>) -> i32 {
+fn conclude(world: &World, result: Result, shared: Option<Shared>) -> i32 {
     match result.and_then(|()| shared.map(Shared::since).transpose()) {
         Ok(shared) => {
             let sealed = if world.mode == Mode::Libraries { world.most_of_libraries } else { world.most_sealed };
@@ -72,7 +64,7 @@ fn before_the_end(job: &Job) -> usize {
 }
 
 /// Takes all steps, with what the mode surrounds them with.
-fn live(world: &mut World, job: &Job, places: &Places) -> Result<(), String> {
+fn live(world: &mut World, job: &Job, places: &Places) -> Result {
     let Seed { seed, steps, .. } = job.seed;
     match job.seed.mode {
         Mode::Alone | Mode::Heap => world.walk(steps),
@@ -109,11 +101,11 @@ fn live(world: &mut World, job: &Job, places: &Places) -> Result<(), String> {
     }
 }
 
-fn objects(job: &Job) -> Result<&Path, String> {
+fn objects(job: &Job) -> Result<&Path> {
     job.objects.as_deref().ok_or_else(|| "--objects is missing".into())
 }
 
-fn prepare(job: &Job, places: &Places) -> Result<(World, Option<Shared>), String> {
+fn prepare(job: &Job, places: &Places) -> Result<(World, Option<Shared>)> {
     let Seed { seed, route, mode, allocator, .. } = job.seed;
     // On plain memory too.
     if job.company.is_some() || job.seed.is_small() {
@@ -160,7 +152,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn now() -> Result<Shared, String> {
+    fn now() -> Result<Shared> {
         let text = std::fs::read_to_string("/proc/vmstat").map_err(|e| format!("/proc/vmstat: {e}"))?;
         let value = |name: &str| {
             let of_line = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
@@ -169,7 +161,7 @@ impl Shared {
         Ok(Shared { shared: value("odf_share ")?, late: value("odf_late ")? })
     }
 
-    fn since(self) -> Result<u64, String> {
+    fn since(self) -> Result<u64> {
         let now = Shared::now()?;
         match now.late - self.late {
             0 => Ok(now.shared - self.shared),
@@ -180,7 +172,7 @@ impl Shared {
 
 /// Gives libc as much of the heap as it will need, so that it does not move the break itself any more; what lies behind
 /// is under test. Returns where that starts.
-fn own_heap() -> Result<usize, String> {
+fn own_heap() -> Result<usize> {
     const FOR_LIBC: i32 = 16 << 20;
     // SAFETY: one thread; the first allocation after the change makes room, and the rest goes to mmap.
     unsafe {

@@ -6,10 +6,9 @@
 
 use crate::content::{PAGE, Tag, WORDS, fill, holds};
 use crate::world::memory::bytes;
-use flashfork_tests::route::errno;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use flashfork_tests::{Result, route::errno};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::{fs::File, os::unix::fs::FileExt};
 
 /// Pages written to at once.
 pub const MOST: usize = 4096;
@@ -57,8 +56,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts it, to write to the calling process.
-    pub fn start() -> Result<Writer, String> {
+    pub fn start() -> Result<Writer> {
         let (mut begin, mut done) = ([0; 2], [0; 2]);
         // SAFETY: the kernel writes descriptors; a fresh mapping, of zeros, which are a valid desk with no orders; the
         // child of a process with one thread goes on with a copy.
@@ -97,8 +95,8 @@ impl Writer {
     pub fn write_while(
         &mut self,
         pages: impl Iterator<Item = (usize, How, Tag)>,
-        meanwhile: impl FnOnce() -> Result<(), String>,
-    ) -> Result<Vec<Tag>, String> {
+        meanwhile: impl FnOnce() -> Result,
+    ) -> Result<Vec<Tag>> {
         self.desk.count = 0;
         for (order, (at, how, tag)) in self.desk.orders.iter_mut().zip(pages) {
             *order = Order { at, how, tag, done: 0 };
@@ -154,7 +152,7 @@ fn serve(desk: &mut Desk, target: i32, begin: i32, done: i32) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-fn write_all(desk: &mut Desk, target: i32) -> Result<(), String> {
+fn write_all(desk: &mut Desk, target: i32) -> Result {
     let path = format!("/proc/{target}/mem");
     let file = File::options().read(true).write(true).open(&path).map_err(|e| format!("{path}: {e}"))?;
     loop {
@@ -173,7 +171,7 @@ fn write_all(desk: &mut Desk, target: i32) -> Result<(), String> {
 }
 
 impl Order {
-    fn write(&mut self, target: i32, file: &File) -> Result<(), String> {
+    fn write(&mut self, target: i32, file: &File) -> Result {
         let mut words = [0; WORDS];
         if self.done > 0 {
             self.transfer(target, file, &mut words, false)?;
@@ -193,7 +191,7 @@ impl Order {
 
     /// Reads or writes the page. Where memory is replaced at this moment nothing is mapped, and the kernel says so:
     /// then once more.
-    fn transfer(&self, target: i32, file: &File, words: &mut [u64; WORDS], write: bool) -> Result<(), String> {
+    fn transfer(&self, target: i32, file: &File, words: &mut [u64; WORDS], write: bool) -> Result {
         const ATTEMPTS: usize = 100_000;
         let mut result = Ok(());
         for _ in 0..ATTEMPTS {
@@ -206,7 +204,7 @@ impl Order {
         result
     }
 
-    fn attempt(&self, target: i32, file: &File, words: &mut [u64; WORDS], write: bool) -> Result<(), String> {
+    fn attempt(&self, target: i32, file: &File, words: &mut [u64; WORDS], write: bool) -> Result {
         let failed = |what: &str, error: String| Err(format!("{what} at {:#x}: {error}", self.at));
         if self.how == How::Vector {
             let ours = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: PAGE };

@@ -1,12 +1,9 @@
 //! Programs that are not ours, under the shim: Redis, CPython; PostgreSQL and Apache too with `FLASHFORK_TEST_ALL=1`.
 //! Each script says at its head what it checks.
 
-use flashfork_tests::shim;
-use flashfork_tests::within::within;
+use flashfork_tests::{shim, within::within};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::{path::Path, process::Command, time::Duration};
 
 /// What a script says when the program isn't installed.
 const SKIPPED: i32 = 77;

@@ -12,6 +12,7 @@ mod work;
 
 use flashfork::{SnapshotOptions, restore, snapshot};
 use flashfork_core::snapshot::{Way, go_back_by};
+use flashfork_tests::Result;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use work::Work;
@@ -48,7 +49,7 @@ struct Outside {
     digest: AtomicU64,
 }
 
-fn outside() -> Result<&'static Outside, String> {
+fn outside() -> Result<&'static Outside> {
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
     // SAFETY: a fresh mapping, never unmapped, of zeros, which are valid atomics.
     unsafe {
@@ -57,7 +58,7 @@ fn outside() -> Result<&'static Outside, String> {
     }
 }
 
-fn run(times: u64) -> Result<String, String> {
+fn run(times: u64) -> Result<String> {
     let outside = outside()?;
     let mut work = Work::prepare()?;
     let descriptors = [work.descriptor()];

@@ -1,5 +1,6 @@
 //! What the program does: rows in an SQLite database in memory, blocks from malloc, a stream of stdio's.
 
+use flashfork_tests::Result;
 use rusqlite::Connection;
 use std::ffi::CStr;
 
@@ -26,7 +27,7 @@ fn sql(e: rusqlite::Error) -> String {
 }
 
 impl Work {
-    pub fn prepare() -> Result<Work, String> {
+    pub fn prepare() -> Result<Work> {
         let db = Connection::open_in_memory().map_err(sql)?;
         db.execute_batch(
             "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, amount INTEGER);
@@ -49,7 +50,6 @@ impl Work {
         Ok(work)
     }
 
-    /// The descriptor under the stream.
     pub fn descriptor(&self) -> i32 {
         // SAFETY: the stream is open.
         unsafe { libc::fileno(self.stream) }
@@ -65,13 +65,13 @@ impl Work {
         }
     }
 
-    fn print(&self, text: &CStr) -> Result<(), String> {
+    fn print(&self, text: &CStr) -> Result {
         // SAFETY: the stream is open, the text ends.
         if unsafe { libc::fputs(text.as_ptr(), self.stream) } < 0 { Err("fputs failed".into()) } else { Ok(()) }
     }
 
     /// The same work each time; one number for all that came out.
-    pub fn same_again(&mut self) -> Result<u64, String> {
+    pub fn same_again(&mut self) -> Result<u64> {
         let mut digest = Digest(1);
         for i in 0..40 {
             let (at, _) = self.allocate(i * 5003 % 200_000 + 1, 1);
@@ -107,7 +107,7 @@ impl Work {
     }
 
     /// Other work each time, which leaves a mess.
-    pub fn something_else(&mut self, turn: u64) -> Result<(), String> {
+    pub fn something_else(&mut self, turn: u64) -> Result {
         let turn = turn as usize;
         for i in (turn % 7..BLOCKS).step_by(7) {
             let (at, len) = self.blocks[i];

@@ -1,10 +1,8 @@
 //! Libraries whose data is sealed: enough of them, each from a file of its own.
 
-use crate::content::PAGE;
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
+use crate::{Result, content::PAGE};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{ffi::CString, os::unix::ffi::OsStrExt, process::Command};
 
 /// How many there are.
 pub const COUNT: usize = 20;
@@ -18,7 +16,7 @@ fn file(dir: &Path, i: usize) -> PathBuf {
 }
 
 /// Compiles them into a directory.
-pub fn build(dir: &Path) -> Result<(), String> {
+pub fn build(dir: &Path) -> Result {
     let source = dir.join("library.c");
     std::fs::write(&source, include_str!("libraries/library.c")).map_err(|e| format!("{}: {e}", source.display()))?;
     for i in 0..COUNT {
@@ -33,7 +31,7 @@ pub fn build(dir: &Path) -> Result<(), String> {
 }
 
 /// Loads them from there; gives the addresses of their data, [`PAGES`] each.
-pub fn load(dir: &Path) -> Result<Vec<usize>, String> {
+pub fn load(dir: &Path) -> Result<Vec<usize>> {
     let data = |i| {
         let path = CString::new(file(dir, i).as_os_str().as_bytes()).map_err(|e| e.to_string())?;
         // SAFETY: a library made for this, whose constructor does what it says.

@@ -2,13 +2,10 @@
 //! handle (`ctypes.CDLL("libc.so.6")`), from an object whose symbols are bound to libc first (`RTLD_DEEPBIND`), and by
 //! system call instructions of an object's own.
 
-use crate::route::Via;
+use crate::{Result, route::Via};
 use libc::{c_int, c_uint, c_void, size_t};
 use std::ffi::{CStr, CString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::process::Command;
-use std::sync::OnceLock;
+use std::{os::unix::ffi::OsStrExt, path::Path, process::Command, sync::OnceLock};
 
 /// The calls of one way.
 pub struct Calls {
@@ -39,7 +36,7 @@ pub fn calls(via: Via) -> Option<&'static Calls> {
 }
 
 /// Compiles the objects into a directory.
-pub fn build(dir: &Path) -> Result<(), String> {
+pub fn build(dir: &Path) -> Result {
     let objects = [("bound", include_str!("past/bound.c")), ("raw", include_str!("past/raw.c"))];
     for (name, source) in objects {
         let file = dir.join(format!("{name}.c"));
@@ -58,7 +55,7 @@ pub fn build(dir: &Path) -> Result<(), String> {
 }
 
 /// Loads what a way needs; the objects lie in `dir`.
-pub fn load(via: Via, dir: &Path) -> Result<(), String> {
+pub fn load(via: Via, dir: &Path) -> Result {
     let (place, object, flags) = match via {
         Via::Handle => (&HANDLE, Path::new("libc.so.6").to_path_buf(), libc::RTLD_NOW | libc::RTLD_NOLOAD),
         Via::Bound => (&BOUND, dir.join("bound.so"), libc::RTLD_NOW | libc::RTLD_DEEPBIND),

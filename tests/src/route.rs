@@ -3,7 +3,7 @@
 //! The functions make the call they are named for, errors are its errno; seal, unseal, exclude and the like say what
 //! went wrong in words.
 
-use crate::{own_code, past};
+use crate::{Result, own_code, past};
 use flashfork_core::answers::{advise, mremap};
 use flashfork_core::{Pages, Range};
 use libc::{c_int, c_void};
@@ -28,7 +28,7 @@ pub enum Route {
 impl FromStr for Route {
     type Err = String;
 
-    fn from_str(s: &str) -> Result<Route, String> {
+    fn from_str(s: &str) -> Result<Route> {
         match s {
             "plain" => Ok(Route::Plain),
             "shim" => Ok(Route::Shim),
@@ -130,7 +130,7 @@ impl Route {
     }
 
     /// Seals, on 4 KB pages only if `small` (the shim has no such choice).
-    pub fn seal(self, small: bool) -> Result<(), String> {
+    pub fn seal(self, small: bool) -> Result {
         match self {
             Route::Plain | Route::Odf => Ok(()),
             Route::Shim => control(c"flashfork_preload_seal"),
@@ -142,7 +142,7 @@ impl Route {
     }
 
     /// Unseals a range of addresses, or everything (the shim knows only that).
-    pub fn unseal(self, range: Option<(usize, usize)>) -> Result<(), String> {
+    pub fn unseal(self, range: Option<(usize, usize)>) -> Result {
         match (self, range) {
             (Route::Plain | Route::Odf, _) => Ok(()),
             (Route::Shim, _) => control(c"flashfork_preload_unseal"),
@@ -154,7 +154,7 @@ impl Route {
     }
 
     /// Drops what reads have put into page tables that forks copy.
-    pub fn drop_refills(self) -> Result<(), String> {
+    pub fn drop_refills(self) -> Result {
         match self {
             Route::Plain | Route::Odf => Ok(()),
             Route::Shim => control(c"flashfork_preload_drop_refills"),
@@ -163,7 +163,7 @@ impl Route {
     }
 
     /// Keeps a range out of seals; only a program that calls the engine can.
-    pub fn exclude(self, addr: usize, len: usize) -> Result<(), String> {
+    pub fn exclude(self, addr: usize, len: usize) -> Result {
         match self {
             Route::Linked => flashfork_core::exclude(addr, len).map_err(|e| format!("exclude: {e:?}")),
             Route::Plain | Route::Shim | Route::Odf => Ok(()),
@@ -171,8 +171,7 @@ impl Route {
     }
 }
 
-/// Calls one of the shim's control functions.
-fn control(name: &std::ffi::CStr) -> Result<(), String> {
+fn control(name: &std::ffi::CStr) -> Result {
     // SAFETY: a lookup by name; the shim's control functions take nothing and return an int.
     unsafe {
         let at = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());

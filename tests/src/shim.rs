@@ -1,8 +1,7 @@
 //! The shim to load into a test program.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+use std::{process::Command, sync::OnceLock};
 
 /// The built `libflashfork_preload.so`: what `FLASHFORK_SHIM` names, or else built with the profile of the running
 /// test.

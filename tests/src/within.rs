@@ -1,12 +1,9 @@
 //! Runs a program for a limited time. One that is not at its end by then is asked where it is, and ended with its
 //! children.
 
-use std::fmt::Write as _;
 use std::io::{self, Read, Seek};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::{fmt::Write as _, os::unix::process::CommandExt, path::Path, time::Duration};
 use wait_timeout::ChildExt;
 
 /// Runs the command in a process group of its own, its output kept in files: a child that outlives it holds nothing up.

@@ -2,11 +2,8 @@
 //! Debian's kernel as guest, on nested KVM in the lab.
 
 use flashfork_lab::{Collected, GuestFile, Kernel, Lab, Options, Status, cache_dir};
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::{fs, os::unix::fs::symlink, process::Command, time::Duration};
 
 /// Boot and everything. A machine with nothing else to do needs a few minutes.
 const LIMIT: Duration = Duration::from_secs(1200);
@@ -102,7 +99,7 @@ fn in_the_lab_with(script: &str, disks: &[PathBuf]) {
     assert!(stdout.ends_with("all done\n"), "{stdout}");
 }
 
-/// A disk that is a root: busybox, and a file to write over.
+/// A disk that is a root: busybox, SQLite with what the loader finds for it, and a file to write over.
 fn disk(dir: &Path, flashfork: &Path) -> PathBuf {
     let root = dir.join("root");
     for sub in ["bin", "etc", "dev", "proc", "sys", "run", "tmp"] {
@@ -112,6 +109,14 @@ fn disk(dir: &Path, flashfork: &Path) -> PathBuf {
     fs::copy(busybox.expect("needs busybox-static"), root.join("bin/busybox")).unwrap();
     for applet in ["sh", "cat", "sync"] {
         symlink("busybox", root.join("bin").join(applet)).unwrap();
+    }
+    let database = "/usr/bin/sqlite3";
+    let found = Command::new("ldd").arg(database).output().expect("needs sqlite3").stdout;
+    let libraries = str::from_utf8(&found).unwrap().split_whitespace().filter(|word| word.starts_with('/'));
+    for file in libraries.chain([database]) {
+        let place = root.join(&file[1..]);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::copy(file, place).unwrap();
     }
     fs::write(root.join("etc/file"), "from the image\n").unwrap();
     let image = dir.join("disk");

@@ -20,8 +20,7 @@ pub use program::{Program, Ran};
 pub use recommend::{Advice, Recommendation};
 pub use survey::{ASSUMED, Dirtied, LeftOut, Survey};
 
-use std::ffi::OsString;
-use std::time::Duration;
+use std::{ffi::OsString, time::Duration};
 
 use flashfork::CostModel;
 

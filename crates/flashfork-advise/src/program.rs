@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
-use crate::error::AdviseError;
-use crate::look::is_stopped;
+use crate::{error::AdviseError, look::is_stopped};
 
 /// How often it is looked whether it has stopped itself.
 const LOOK: Duration = Duration::from_millis(2);

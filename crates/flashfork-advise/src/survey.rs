@@ -1,8 +1,7 @@
 //! A process as a fork sees it.
 
-use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::{collections::BTreeMap, ffi::CString};
 use std::{fs, io};
 
 use flashfork_core::never_seal::{Reason, Scope};
@@ -150,11 +149,6 @@ impl Survey {
             .collect();
         self.left_out.sort_by_key(|left| std::cmp::Reverse(left.bytes));
         Ok(())
-    }
-
-    /// Pages of 4 KB whose entries a plain fork copies one by one.
-    pub fn small_entries(&self) -> u64 {
-        (self.small_bytes + self.beside_bytes) / PAGE
     }
 
     /// What is taken for granted when nobody counted: a thousandth of the pages, each in a region of its own.

@@ -3,10 +3,9 @@
 //!
 //! The programs are this executable started again; each prepares its memory, says so, and forks on request.
 
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::{ffi::OsString, time::Duration};
 
 use flashfork::cost::{ForkPrices, SealPrice, WritePrices};
 use flashfork::{CostModel, HostId};

@@ -5,9 +5,8 @@
 //! began. Each later one has that again.
 
 use crate::descriptors::{Descriptors, Found};
-use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::SeqCst};
+use std::{mem::MaybeUninit, ptr};
 
 /// As many as may be open when a snapshot is taken.
 const MOST: usize = 4096;

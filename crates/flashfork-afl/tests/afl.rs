@@ -4,10 +4,9 @@
 
 mod installed;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::{collections::BTreeSet, sync::OnceLock};
 
 use installed::{prefix, succeed};
 

@@ -2,10 +2,8 @@
 
 mod installed;
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use installed::{prefix, succeed};
 
@@ -50,7 +48,6 @@ fn blocks(document: &str) -> Vec<(&str, &str)> {
     parts.map(|block| block.split_once('\n').unwrap()).collect()
 }
 
-/// The shim, built.
 fn shim() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));

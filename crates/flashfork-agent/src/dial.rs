@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind as Io, Read};
 use std::net::{Ipv4Addr, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub fn run(port: u16, conn: &Conn, reader: &mut impl Read) -> Result<(), AgentEr
             Ok(Some(Request::DataEnd)) => Some(Passed::End),
             _ => None,
         };
-        relay(&tcp, &Host(conn), receive, Side::Guest(conn.as_fd())).map_err(|error| AgentError {
+        relay(&tcp, &Host(conn), receive, Side::Guest).map_err(|error| AgentError {
             kind: ErrorKind::Failed,
             message: format!("the connection can't be passed on: {error}"),
         })?;
@@ -48,6 +48,12 @@ pub fn run(port: u16, conn: &Conn, reader: &mut impl Read) -> Result<(), AgentEr
 }
 
 struct Host<'a>(&'a Conn);
+
+impl AsFd for Host<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl Peer for Host<'_> {
     fn send(&self, data: Option<&[u8]>) -> bool {

@@ -1,11 +1,8 @@
 //! Disks that were attached to a clone at its claim: waited for, and mounted where that was asked for.
 
 use std::fs::{self, File};
-use std::io;
-use std::os::fd::AsRawFd;
-use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, os::fd::AsRawFd, path::Path, thread};
 
 use flashfork_proto::signal::AttachedDisk;
 use rustix::io::Errno;

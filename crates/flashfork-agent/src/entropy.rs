@@ -1,10 +1,8 @@
 //! The kernel's random number generator: random(4), ioctls RNDADDENTROPY and RNDRESEEDCRNG; and what it keeps of a
 //! hardware generator's bytes, hw_random (Documentation/admin-guide/hw_random.rst).
 
-use std::fs::File;
 use std::io::{self, ErrorKind as Io, Read};
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::{fs::File, os::fd::AsRawFd, path::Path};
 
 use flashfork_proto::agent::{AgentError, ErrorKind};
 

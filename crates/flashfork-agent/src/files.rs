@@ -1,9 +1,7 @@
 //! Files of the guest, sent to the host and received from it.
 
-use std::ffi::OsStr;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use flashfork_proto::agent::{AgentError, ErrorKind, MAX_FRAME, Piece, Reply, Request, Store};
 use flashfork_proto::frame;

@@ -1,8 +1,7 @@
 //! The host name: every clone has its own.
 
-use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::{fs, path::Path};
 
 use rustix::system::{sethostname, uname};
 

@@ -1,8 +1,7 @@
 //! The machine id, machine-id(5): a guest that has one has another in each clone.
 
-use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::{fs, path::Path};
 
 use crate::log;
 

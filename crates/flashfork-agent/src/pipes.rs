@@ -1,8 +1,7 @@
 //! Reading and writing of pipes that give up when a command has ended.
 
-use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader, Read, Write};
-use std::os::fd::AsFd;
+use std::{fs::File, os::fd::AsFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};

@@ -1,7 +1,6 @@
 //! I/O ports from user space: ioperm(2), then the instructions themselves.
 
-use std::arch::asm;
-use std::io;
+use std::{arch::asm, io};
 
 use flashfork_proto::signal::{COMMAND_PORT, PORTS, PortIo};
 

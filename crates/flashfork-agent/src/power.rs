@@ -1,7 +1,6 @@
 //! The guest's end.
 
-use std::thread;
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use rustix::process::{Pid, Signal};
 use rustix::system::{RebootCommand, reboot};

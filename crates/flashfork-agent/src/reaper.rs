@@ -1,11 +1,8 @@
 //! Waiting for children: those that were started here, and, as process 1, all orphans of the guest.
 
-use std::collections::HashMap;
-use std::io;
-use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
+use std::{collections::HashMap, io, process::Command, thread};
 
 use flashfork_proto::agent::Exit;
 use rustix::process::{Pid, WaitOptions, waitpid};

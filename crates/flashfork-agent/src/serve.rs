@@ -1,24 +1,17 @@
 //! Where the agent answers, and the accepting of connections.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::{io, os::fd::OwnedFd, os::unix::net::UnixListener, path::PathBuf, thread, time::Duration};
 
 use flashfork_proto::agent::{MAX_CONNECTIONS, PORT, READY_PORT};
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
-use crate::conn::Conn;
-use crate::log;
-use crate::reaper::Reaper;
 use crate::session::{self, Rights};
+use crate::{conn::Conn, log, reaper::Reaper};
 
 /// Threads that wait for connections.
 const SPARE: usize = 2;

@@ -1,17 +1,13 @@
 //! One connection, from preamble to end.
 
 use std::fs::{self, File};
-use std::sync::OnceLock;
-use std::thread;
-use std::time::Duration;
+use std::{sync::OnceLock, thread, time::Duration};
 
 use flashfork_proto::agent::{AgentError, ErrorKind, Hello, MAX_FRAME, Reply, Request};
 use flashfork_proto::{Preamble, Protocol, frame};
 
-use crate::conn::Conn;
-use crate::exec::Running;
-use crate::reaper::Reaper;
 use crate::{clock, dial, entropy, exec, files, hooks, log, power};
+use crate::{conn::Conn, exec::Running, reaper::Reaper};
 
 /// Where the kernel tells one boot from another.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

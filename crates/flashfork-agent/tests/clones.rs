@@ -3,12 +3,8 @@
 
 mod common;
 
-use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::Write;
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::{collections::HashSet, io::Write, path::Path, process::Command, time::Duration};
 
 use flashfork_image::Tree;
 use flashfork_lab::{Collected, GuestFile, Kernel, Lab, Options, Status};

@@ -5,8 +5,7 @@
 mod common;
 mod vm;
 
-use std::io::Read;
-use std::net::Shutdown;
+use std::{io::Read, net::Shutdown};
 
 use flashfork_proto::agent::{Client, ClientError, CloneIdentity, ErrorKind, Exec, Exit, PORT, Reply, Request, Stamp};
 use serde_bytes::ByteBuf;

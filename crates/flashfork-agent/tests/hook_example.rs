@@ -1,7 +1,6 @@
 //! The example of a program that runs in each clone, in directories of its own.
 
-use std::path::Path;
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 #[test]
 fn ssh_host_keys_are_made_anew_and_no_others() {

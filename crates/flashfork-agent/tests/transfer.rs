@@ -2,14 +2,9 @@
 
 mod host;
 
-use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::thread;
+use std::{fs, os::unix::ffi::OsStrExt, os::unix::fs::symlink, os::unix::net::UnixStream, path::Path, thread};
 
 use flashfork_proto::agent::{
     Client, ClientError, ErrorKind as Kind, Exec, MAX_DIALED, Piece, Replies, Reply, Request, Requests, Store,

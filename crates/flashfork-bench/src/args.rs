@@ -2,7 +2,10 @@
 
 use clap::{ArgMatches, Args as Options, Command, FromArgMatches, Parser, Subcommand};
 use flashfork_bench::experiments;
-use flashfork_measure::experiment::{Entry, Run};
+use flashfork_measure::{
+    Result,
+    experiment::{Entry, Start},
+};
 use std::path::PathBuf;
 
 /// The command `flashfork`, as far as it is this program.
@@ -55,7 +58,7 @@ pub enum BenchCommand {
 /// One of the experiments, with its options and those of all.
 pub struct Chosen {
     pub entry: Entry,
-    pub run: Run,
+    pub run: Start,
     pub output: OutputArgs,
 }
 

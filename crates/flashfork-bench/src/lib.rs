@@ -4,15 +4,16 @@
 //! A module in [`experiments`] whose options (deriving `clap::Args`) implement [`flashfork_measure::Experiment`], and
 //! one line in [`experiments::ALL`]: command line, help, man page, `bench all` and workers follow.
 //! [`flashfork_measure::experiment::run`] does what all have in common: it takes the machine-wide lock, reads the host
-//! card, hands a [`Results`] to [`Experiment::measure`], and renders [`Experiment::page`] from the document. What was
+//! card, hands a [`Run`] to [`Experiment::measure`], and renders [`Experiment::page`] from the document. What was
 //! measured before a failure or an interruption is kept ([`BenchError::Unfinished`]), unless the failure makes it
 //! worthless ([`BenchError::voids`]). For what is left:
-//! - [`Results::leave_out`] is for cells that can't be measured, [`flashfork_measure::experiment::page`] for the page.
+//! - [`Run::sample`] measures cells in interleaved rounds within [`Progress::deadline`] and keeps each as a [`Row`];
+//!   `Deadline::part` divides the time among stages.
+//! - [`Run::leave_out`] is for cells that can't be measured.
+//! - [`flashfork_measure::experiment::page`] and [`flashfork_measure::cells`] are for the page.
 //! - a type implementing [`Subject`] measures in a process of its own; [`Experiment::WORKERS`] names it.
 //! - `subjects::parent::Spec` starts a worker whose memory is held in one way, and says when it isn't what it is
 //!   called.
-//! - [`flashfork_measure::sampling::sample`] measures; `Effort::until` keeps it within [`Progress::deadline`],
-//!   `Deadline::part` divides that among stages.
 //!
 //! [`experiments::figure`] and [`report`] draw what was found.
 //!
@@ -24,8 +25,10 @@
 //! [`Experiment::measure`]: flashfork_measure::Experiment::measure
 //! [`Experiment::page`]: flashfork_measure::Experiment::page
 //! [`Progress::deadline`]: flashfork_measure::Progress::deadline
-//! [`Results`]: flashfork_measure::experiment::Results
-//! [`Results::leave_out`]: flashfork_measure::experiment::Results::leave_out
+//! [`Row`]: flashfork_measure::Row
+//! [`Run`]: flashfork_measure::Run
+//! [`Run::leave_out`]: flashfork_measure::Run::leave_out
+//! [`Run::sample`]: flashfork_measure::Run::sample
 //! [`Subject`]: flashfork_measure::worker::Subject
 
 mod advised;

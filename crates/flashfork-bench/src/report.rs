@@ -8,10 +8,9 @@ pub use findings::findings;
 
 use std::path::Path;
 
-use flashfork_measure::BenchError;
-use flashfork_measure::record::Document;
+use flashfork_measure::{Document, Result};
 
 /// Writes the report about `document` into `dir`: [`flashfork_measure::report::write`].
-pub fn write(document: &Document, dir: &Path) -> Result<(), BenchError> {
+pub fn write(document: &Document, dir: &Path) -> Result {
     flashfork_measure::report::write(document, &findings(document), &figures(document)?, dir)
 }

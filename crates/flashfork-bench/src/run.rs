@@ -3,18 +3,12 @@
 use crate::args::{
     AllArgs, Args, BenchCommand, Chosen, CompareArgs, FigureArgs, FlashforkCommand, ManArgs, ReportArgs,
 };
-use crate::bars::Bars;
-use crate::installed::Installed;
+use crate::{bars::Bars, installed::Installed};
 use clap::CommandFactory;
 use flashfork_bench::experiments;
-use flashfork_measure::record::Document;
-use flashfork_measure::{BenchError, compare};
-use flashfork_terminal::output::say;
-use flashfork_terminal::place::Place;
-use flashfork_terminal::{CliError, help, interrupt, places};
-use std::io::Write;
-use std::path::Path;
-use std::process::ExitCode;
+use flashfork_measure::{BenchError, Document, Result, compare};
+use flashfork_terminal::{CliError, help, interrupt, output::say, place::Place, places};
+use std::{io::Write, path::Path, process::ExitCode};
 
 pub fn main(command: &FlashforkCommand) -> Result<ExitCode, CliError> {
     match command {

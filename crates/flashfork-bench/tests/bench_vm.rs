@@ -1,20 +1,31 @@
 //! Small runs of the experiments on virtual machines.
 
+mod here;
+
 use assert_cmd::Command;
+use flashfork_bench::experiments::vm_fuzz::VmFuzzOptions;
+use flashfork_measure::Silent;
+use flashfork_terminal::size::Size;
 use serde_json::Value;
 use std::path::Path;
 
-/// The records of a run; none, with a line that says why, where no guest runs or the monitor isn't built.
-fn records(args: &[&str]) -> Option<Vec<Value>> {
+/// Whether guests run, and the monitor is built; else a line says why not.
+fn kvm() -> bool {
     let command = Path::new(env!("CARGO_BIN_EXE_flashfork-bench"));
     if !command.with_file_name("flashfork-shell").is_file() {
         eprintln!("skipped: flashfork-shell is not built: cargo build -p flashfork-vmm");
+        return false;
+    }
+    let kvm = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    kvm.inspect_err(|e| eprintln!("skipped: /dev/kvm: {e}")).is_ok()
+}
+
+/// The records of a run; none where there can't be one.
+fn records(args: &[&str]) -> Option<Vec<Value>> {
+    if !kvm() {
         return None;
     }
-    if let Err(e) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-        eprintln!("skipped: /dev/kvm: {e}");
-        return None;
-    }
+    let command = env!("CARGO_BIN_EXE_flashfork-bench");
     let dir = tempfile::tempdir().unwrap();
     let mut bench = Command::new(command);
     bench.arg("bench").args(args).arg("--json").arg("--records").arg(dir.path().join("records.json"));
@@ -68,6 +79,40 @@ fn executions_are_timed_whatever_comes_before_them() {
 }
 
 #[test]
+#[ignore = "minutes: Linux boots emulated, with coverage counted; needs qemu-system-x86 and afl++"]
+fn a_linux_in_qemu_is_forked_by_afl_s_protocol_plain_and_sealed() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = VmFuzzOptions {
+        qemu: true,
+        keep: Some(dir.path().to_owned()),
+        size: Size(256 << 20),
+        pages: Vec::new(),
+        rounds: Some(1),
+        quick: true,
+    };
+    // It fails if a kernel's panic is not seen, or if a seed's system calls end in one.
+    let outcome = here::run(&options, &mut Silent).unwrap();
+    for method in ["fork-4k", "fork-thp", "seal"] {
+        let find = |measure: &str| outcome.document.find("vm-fuzz", method, &[("measure", measure.into())]).unwrap();
+        let (execution, fork) = (find("execution"), find("fork"));
+        assert!(execution.n == 16 && fork.p50 > 0.0 && fork.p50 < execution.p50, "{method}");
+        let forks = execution.observed["shim"]["forks"].as_u64();
+        assert!(if method == "seal" { forks >= Some(execution.n as u64) } else { forks.is_none() }, "{forks:?}");
+        assert!(outcome.table.contains(method), "{}", outcome.table);
+    }
+    let out = dir.path().join("out");
+    let mut fuzz = Command::new("afl-fuzz");
+    let set = ["NO_UI", "NO_AFFINITY", "SKIP_CPUFREQ", "SKIP_BIN_CHECK", "I_DONT_CARE_ABOUT_MISSING_CRASHES"];
+    fuzz.envs(set.map(|name| (format!("AFL_{name}"), "1"))).env("AFL_FORKSRV_INIT_TMOUT", "600000");
+    fuzz.args(["-V", "1", "-t", "60000", "-i"]).arg(dir.path().join("seeds")).arg("-o").arg(&out);
+    fuzz.arg("--").arg(dir.path().join("qemu")).assert().success();
+    let stats = std::fs::read_to_string(out.join("default/fuzzer_stats")).unwrap();
+    let edges =
+        stats.lines().find_map(|line| line.strip_prefix("edges_found")?.trim_start_matches([' ', ':']).parse().ok());
+    assert!(edges > Some(1000_u32), "{stats}");
+}
+
+#[test]
 fn pauses_of_live_forks_and_claims_of_clones_of_clones_are_timed() {
     let args = ["vm-fork", "--sizes", "16M", "--pages", "8", "--rounds", "1"];
     let Some(records) = records(&args) else { return };
@@ -86,4 +131,18 @@ fn pauses_of_live_forks_and_claims_of_clones_of_clones_are_timed() {
     assert!(depths.iter().map(|[depth, _]| *depth).eq([0, 0, 1, 1, 2, 2, 4, 4, 8, 8]), "{depths:?}");
     assert!(depths.iter().all(|[depth, extents]| (*depth == 0) == (*extents == 1)), "{depths:?}");
     assert!(microseconds("claim", "in the shell") > microseconds("claim", "map"));
+}
+
+/// Where KVM boots Linux it is measured, as in the lab: `make bench-vm-lab EXPERIMENT=vm-tree`.
+#[test]
+fn a_tree_without_its_disks_says_what_makes_them() {
+    if !kvm() {
+        return;
+    }
+    let cache = tempfile::tempdir().unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_flashfork-bench"));
+    let output = bench.env("XDG_CACHE_HOME", cache.path()).args(["bench", "vm-tree", "--quick"]).assert().failure();
+    let said = String::from_utf8_lossy(&output.get_output().stderr);
+    // Before it there may be a line about another experiment that is waited for.
+    assert!(said.lines().last().unwrap().contains("scripts/vm-tree-images"), "{said}");
 }

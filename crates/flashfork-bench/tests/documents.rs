@@ -4,12 +4,11 @@
 //! `<!-- findings RECORDS -->`; RECORDS is a file of docs/records without its endings. `make figures`, which is this
 //! test with `UPDATE=1` in the environment, makes them anew.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::{collections::BTreeMap, sync::Mutex};
 
 use flashfork_bench::{experiments, report};
-use flashfork_measure::record::Document;
+use flashfork_measure::Document;
 
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -5,9 +5,9 @@ mod here;
 use std::process::ExitCode;
 
 use flashfork_bench::experiments::forecasts::{self, AdviseOptions};
-use flashfork_measure::{Silent, worker};
+use flashfork_measure::{Result, Silent};
 use here::run;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Failed;
 
 fn forecasts_are_kept_beside_what_forks_took() -> Result<(), Failed> {
     let outcome = run(&AdviseOptions { rounds: 2 }, &mut Silent)?;
@@ -23,10 +23,5 @@ fn forecasts_are_kept_beside_what_forks_took() -> Result<(), Failed> {
 }
 
 fn main() -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|first| first == worker::ARGUMENT) {
-        return worker::worker_main(flashfork_bench::experiments::workers(), args);
-    }
-    let test = Trial::test("forecasts_are_kept_beside_what_forks_took", forecasts_are_kept_beside_what_forks_took);
-    libtest_mimic::run(&Arguments::from_args(), vec![test]).exit_code()
+    here::main([("forecasts_are_kept_beside_what_forks_took", forecasts_are_kept_beside_what_forks_took)])
 }

@@ -2,25 +2,18 @@
 
 mod here;
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::process::ExitCode;
+use std::{collections::BTreeSet, process::ExitCode};
 
-use flashfork_bench::experiments::fork::ForkOptions;
-use flashfork_bench::experiments::{self, workers};
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::{BenchError, Outcome, Progress, worker, worker_main};
+use flashfork_bench::{experiments, experiments::fork::ForkOptions};
+use flashfork_measure::{BenchError, Document, Outcome, Progress, Record, Result};
 use flashfork_terminal::size::Size;
 use here::run;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Failed;
 use serde_json::Value;
 
 const SIZE: u64 = 8 << 20;
 const ROUNDS: usize = 2;
 const HUGETLB: &str = "fork-hugetlb";
-
-/// One test.
-type Test = fn() -> Result<(), Failed>;
 
 /// Counts the steps announced and made.
 #[derive(Default)]
@@ -54,7 +47,6 @@ fn options(sizes: &[u64], concurrent: Option<u32>) -> ForkOptions {
     }
 }
 
-/// What was chosen or observed under this name.
 fn value<'a>(record: &'a Record, name: &str) -> &'a Value {
     record.chosen.get(name).or(record.observed.get(name)).unwrap()
 }
@@ -225,18 +217,12 @@ fn a_size_that_does_not_fit_is_refused_before_allocation() -> Result<(), Failed>
 }
 
 fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if args.first().is_some_and(|arg| arg == worker::ARGUMENT) {
-        return worker_main(workers(), args.into_iter().skip(1));
-    }
-    let tests: [(&str, Test); 3] = [
+    here::main([
         ("records_are_complete_and_add_up", records_are_complete_and_add_up),
         ("an_empty_process_alone_can_be_measured", an_empty_process_alone_can_be_measured),
         (
             "a_size_that_does_not_fit_is_refused_before_allocation",
             a_size_that_does_not_fit_is_refused_before_allocation,
         ),
-    ];
-    let trials = tests.map(|(name, test)| Trial::test(name, test)).into_iter().collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    ])
 }

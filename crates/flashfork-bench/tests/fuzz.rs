@@ -2,22 +2,17 @@
 
 mod here;
 
-use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use std::{ffi::OsString, os::unix::process::CommandExt};
 
 use flashfork_bench::experiments::fuzz::{FuzzOptions, Target};
-use flashfork_measure::record::Record;
-use flashfork_measure::{Outcome, Places, Silent};
+use flashfork_measure::{Outcome, Places, Record, Result, Silent};
 use flashfork_terminal::size::Size;
-use here::{Here, run};
+use here::{Here, Test, run};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
-
-/// One test.
-type Test = fn() -> Result<(), Failed>;
 
 /// Turns this program into one that runs the experiment, for the tests that end it or change its environment.
 const COORDINATOR: &str = "fuzz-coordinator";

@@ -6,8 +6,7 @@ mod here;
 use std::process::{Command, ExitCode, Stdio};
 
 use flashfork_bench::experiments::{self, workers};
-use flashfork_measure::experiment::Entry;
-use flashfork_measure::{BenchError, Progress, worker, worker_main};
+use flashfork_measure::{BenchError, Progress, Result, experiment::Entry, worker, worker_main};
 use here::Here;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -52,6 +51,7 @@ fn small(name: &str) -> Small {
         "vm-fork" => ("--sizes 16M --rounds 40", "live forks", 1),
         "vm-fuzz" => ("--size 16M --pages 20 --rounds 40", "interleaved", 1),
         "vm-jobs" => ("--jobs gcc --rounds 40", "interleaved", 1),
+        "vm-tree" => ("--rounds 40", "interleaved", 1),
         other => panic!("say here how small the experiment {other} can be, so that it is interrupted too"),
     };
     let able: fn() -> bool = match name {
@@ -65,8 +65,8 @@ fn small(name: &str) -> Small {
         "vm-clone" | "vm-memory" | "vm-fork" | "vm-fuzz" => {
             || std::fs::File::options().read(true).write(true).open("/dev/kvm").is_ok()
         }
-        // Linux guests with a disk of their own: scripts/bench-vm-lab runs it.
-        "vm-jobs" => || false,
+        // Linux guests with disks of their own: scripts/bench-vm-lab runs them.
+        "vm-jobs" | "vm-tree" => || false,
         // The others leave out what this host lacks, and measure the rest.
         _ => || true,
     };

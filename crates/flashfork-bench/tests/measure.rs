@@ -2,31 +2,22 @@
 
 mod here;
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::process::ExitCode;
+use std::{collections::BTreeSet, ffi::OsString, process::ExitCode};
 
 use flashfork_bench::experiments::access::{AccessMixOptions, FaultOptions};
-use flashfork_bench::experiments::clones::ClonesOptions;
 use flashfork_bench::experiments::cow_model::{CowModelOptions, Grid, Model};
 use flashfork_bench::experiments::creation::{CreationOptions, Touch};
-use flashfork_bench::experiments::fork::ForkOptions;
-use flashfork_bench::experiments::rollback::RollbackOptions;
-use flashfork_bench::experiments::workers;
 use flashfork_bench::experiments::write_fraction::{Ready, WriteFractionOptions};
-use flashfork_bench::subjects::Method;
-use flashfork_measure::compare;
-use flashfork_measure::lock::MachineLock;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::{BenchError, Outcome, Progress, Silent, worker, worker_main};
+use flashfork_bench::{
+    experiments::clones::ClonesOptions, experiments::fork::ForkOptions, experiments::rollback::RollbackOptions,
+    subjects::Method,
+};
+use flashfork_measure::{Document, Outcome, Progress, Record, Result, Silent, compare, lock::MachineLock};
 use flashfork_terminal::size::Size;
 use here::run;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Failed;
 use memmap2::{MmapMut, MmapOptions};
 use procfs::{Current, Meminfo};
-
-/// One test.
-type Test = fn() -> Result<(), Failed>;
 
 /// Asks to stop after so many steps.
 struct StopAfter(u64);
@@ -118,13 +109,6 @@ fn an_interrupted_run_keeps_what_is_measured() -> Result<(), Failed> {
         !records.is_empty() && records.iter().all(|record| record.observed["ended"].as_str().unwrap() == "interrupted")
     );
     check_file(&outcome)
-}
-
-fn a_parent_that_does_not_fit_is_refused() -> Result<(), Failed> {
-    let options = CreationOptions { sizes: Some(vec![Size(1 << 50)]), ..tiny(Touch::All) };
-    let error = run(&options, &mut Silent).unwrap_err();
-    assert!(matches!(error, BenchError::DoesNotFit { .. }), "{error}");
-    Ok(())
 }
 
 fn the_papers_grid_is_measured_and_fitted() -> Result<(), Failed> {
@@ -262,8 +246,10 @@ impl Reserved {
         let free = info.hugepages_free? - info.hugepages_rsvd?;
         // Reserved for this mapping, and never touched.
         let held = (free > 0).then(|| MmapOptions::new().len((free as usize) << 21).huge(Some(21)).map_anon());
-        let reserved = Self { before, _held: held.transpose().expect("what is free can be had") };
+        let held = held.transpose().expect("what is free can be had");
         std::fs::write(Self::FILE, wanted.to_string()).ok()?;
+        // From here on there is something to give back.
+        let reserved = Self { before, _held: held };
         let got = std::fs::read_to_string(Self::FILE).ok()?;
         (got.trim() == wanted.to_string()).then_some(reserved)
     }
@@ -344,11 +330,7 @@ fn regions_and_a_process_go_back() -> Result<(), Failed> {
 }
 
 fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if args.first().is_some_and(|arg| arg == worker::ARGUMENT) {
-        return worker_main(workers(), args.into_iter().skip(1));
-    }
-    let tests: [(&str, Test); 13] = [
+    here::main([
         ("clones::clones_live_at_once_and_their_memory_is_counted", clones_live_at_once_and_their_memory_is_counted),
         ("rollback::regions_and_a_process_go_back", regions_and_a_process_go_back),
         ("pages_of_the_hosts_pool_are_measured", pages_of_the_hosts_pool_are_measured_where_there_are_some),
@@ -361,8 +343,5 @@ fn main() -> ExitCode {
         ("creation::every_way_is_measured_and_its_phases_add_up", every_way_is_measured_and_its_phases_add_up),
         ("creation::untouched_memory_has_no_page_tables", untouched_memory_has_no_page_tables),
         ("creation::an_interrupted_run_keeps_what_is_measured", an_interrupted_run_keeps_what_is_measured),
-        ("creation::a_parent_that_does_not_fit_is_refused", a_parent_that_does_not_fit_is_refused),
-    ];
-    let trials = tests.map(|(name, test)| Trial::test(name, test)).into_iter().collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    ])
 }

@@ -1,16 +1,16 @@
 //! The committed records: as this version writes them, and each row told from every other wherever they are shown.
 
-use std::collections::HashSet;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::{collections::HashSet, fs::File, io::Read};
 
 use bzip2::read::BzDecoder;
 use serde_json::Value;
 
 use flashfork_bench::report;
-use flashfork_measure::compare;
-use flashfork_measure::record::{Document, Record, WARM_UP, kept};
+use flashfork_measure::{
+    Document, Record, compare,
+    record::{WARM_UP, kept},
+};
 
 fn committed() -> Vec<(PathBuf, Document)> {
     let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records");

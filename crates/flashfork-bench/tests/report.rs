@@ -1,11 +1,9 @@
 //! The report of made-up records: its files, and the page in a browser without a screen.
 
-use std::path::Path;
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 use flashfork_bench::report;
-use flashfork_measure::host::HostCard;
-use flashfork_measure::record::{Document, Missing, Record};
+use flashfork_measure::{Document, Record, record::Missing};
 use serde_json::{Value, json};
 
 fn record(experiment: &str, method: &str, chosen: &[(&str, Value)], unit: &str, median: f64) -> Record {
@@ -76,7 +74,7 @@ fn document() -> Document {
         cell: "odf".into(),
         reason: "this kernel is not patched for <it> & more".into(),
     };
-    Document { missing: vec![missing], ..Document::new(HostCard::read().unwrap(), records) }
+    Document { missing: vec![missing], ..Document::here(records).unwrap() }
 }
 
 const FIGURES: [&str; 7] = ["ladder", "sizes", "model", "merit", "mixes", "writes", "samples"];
@@ -109,7 +107,7 @@ fn findings_say_what_the_figures_show() {
     for part in ["Forking a process with 256 MB", "sealed", "vfork", "56 ns", "82 %", "cpython 20 %", "up to 90 %"] {
         assert!(said.contains(part), "'{part}' is missing in\n{said}");
     }
-    assert!(report::findings(&Document::new(HostCard::read().unwrap(), Vec::new())).is_empty());
+    assert!(report::findings(&Document::here(Vec::new()).unwrap()).is_empty());
 }
 
 #[test]
@@ -141,7 +139,7 @@ fn the_files_are_whole_and_readable() {
 #[test]
 fn no_records_are_still_a_page_and_a_bad_place_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    let empty = Document::new(HostCard::read().unwrap(), Vec::new());
+    let empty = Document::here(Vec::new()).unwrap();
     report::write(&empty, dir.path()).unwrap();
     assert!(dir.path().join("index.html").exists());
     assert!(

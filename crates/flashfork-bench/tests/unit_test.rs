@@ -2,19 +2,13 @@
 
 mod here;
 
-use std::path::Path;
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use flashfork_bench::experiments::unit_test::UnitTestOptions;
-use flashfork_bench::experiments::workers;
-use flashfork_measure::record::Record;
-use flashfork_measure::{Outcome, Silent, worker};
+use flashfork_measure::{Outcome, Record, Result, Silent};
 use flashfork_terminal::size::Size;
 use here::run;
-use libtest_mimic::{Arguments, Failed, Trial};
-
-/// One test.
-type Test = fn() -> Result<(), Failed>;
+use libtest_mimic::Failed;
 
 fn options(size: u64, jobs: u32, cache: Option<&Path>) -> UnitTestOptions {
     UnitTestOptions { size: Size(size), jobs, rounds: 3, cache: cache.map(Path::to_path_buf) }
@@ -67,18 +61,12 @@ fn what_does_not_fit_is_refused_before_anything_is_built() -> Result<(), Failed>
 }
 
 fn main() -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|arg| arg == worker::ARGUMENT) {
-        return worker::worker_main(workers(), args);
-    }
-    let tests: [(&str, Test); 3] = [
+    here::main([
         ("every_method_runs_every_test_in_clones", every_method_runs_every_test_in_clones),
         ("jobs_run_side_by_side_and_share_one_image", jobs_run_side_by_side_and_share_one_image),
         (
             "what_does_not_fit_is_refused_before_anything_is_built",
             what_does_not_fit_is_refused_before_anything_is_built,
         ),
-    ];
-    let trials = tests.into_iter().map(|(name, test)| Trial::test(name, test)).collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    ])
 }

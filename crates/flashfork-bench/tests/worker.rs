@@ -4,12 +4,10 @@ use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use flashfork_measure::BenchError;
-use flashfork_measure::worker::{self, Subject, Worker};
+use flashfork_measure::{BenchError, Result, Subject, Worker, worker};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::{Deserialize, Serialize};
 
-/// One test.
 type Test = fn() -> Result<(), Failed>;
 
 /// Counts up, and misbehaves on request.
@@ -32,14 +30,14 @@ impl Subject for Counter {
     type Ask = Ask;
     type Reply = u64;
 
-    fn prepare(spec: u64) -> Result<(Self, u32), BenchError> {
+    fn prepare(spec: u64) -> Result<(Self, u32)> {
         if spec == u64::MAX {
             return Err(BenchError::Unable("that is too much".into()));
         }
         Ok((Self(spec), std::process::id()))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<u64, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<u64> {
         match ask {
             Ask::Add(more) => {
                 self.0 += more;
@@ -55,7 +53,7 @@ impl Subject for Counter {
     }
 }
 
-fn start(spec: u64) -> Result<Worker<Counter>, BenchError> {
+fn start(spec: u64) -> Result<Worker<Counter>> {
     Worker::start("counter", &spec)
 }
 
@@ -87,7 +85,7 @@ fn several_act_at_once() -> Result<(), Failed> {
     for worker in &mut workers {
         worker.send(&Ask::Add(1))?;
     }
-    let answers: Result<Vec<u64>, BenchError> = workers.iter_mut().map(Worker::receive).collect();
+    let answers: Result<Vec<u64>> = workers.iter_mut().map(Worker::receive).collect();
     assert_eq!(answers?, [2, 11, 101]);
     Ok(())
 }

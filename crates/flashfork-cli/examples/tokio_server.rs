@@ -6,9 +6,8 @@
 //! To a line of `ask` it answers with its process's number, when a timer, tasks and a blocking call have done what they
 //! do. After `last` it accepts no more, and ends in order when whoever has said that hangs up.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;

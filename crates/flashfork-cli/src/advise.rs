@@ -3,13 +3,8 @@
 use clap::Args;
 use flashfork::CostModel;
 use flashfork_advise as advise;
-use flashfork_terminal::CliError;
-use flashfork_terminal::interrupt;
-use flashfork_terminal::output::say;
-use flashfork_terminal::places;
-use std::ffi::OsString;
-use std::process::ExitCode;
-use std::time::Duration;
+use flashfork_terminal::{CliError, interrupt, output::say, places};
+use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 /// Say what a running program's forks cost, with huge pages, sealed and on demand, and what to do; nothing in it is
 /// changed

@@ -1,13 +1,9 @@
 //! The command line: one source for flags, help, man pages and completions.
 
-use crate::advise::AdviseArgs;
-use crate::bench::BenchArgs;
-use crate::doctor::DoctorArgs;
-use crate::lab::LabArgs;
-use crate::run::RunArgs;
-use crate::scan::ScanArgs;
-use crate::vm::VmArgs;
 use crate::warm::{CloneArgs, LsArgs, RmArgs, WarmArgs};
+use crate::{
+    advise::AdviseArgs, bench::BenchArgs, doctor::DoctorArgs, lab::LabArgs, run::RunArgs, scan::ScanArgs, vm::VmArgs,
+};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 

@@ -3,9 +3,8 @@
 
 use flashfork_terminal::{CliError, help, places};
 use std::ffi::{OsStr, OsString};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, ExitCode};
+use std::{os::unix::process::CommandExt, path::Path};
 
 /// Run an experiment and keep every sample in a record file, or draw such a file
 #[derive(clap::Args)]

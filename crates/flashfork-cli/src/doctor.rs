@@ -6,11 +6,8 @@ use flashfork::code::{self, Verdict};
 use flashfork::cost::{CostModel, Engine, Memory};
 use flashfork::{Capability, Host};
 use flashfork_proto::api::HostKvm;
-use flashfork_terminal::CliError;
-use flashfork_terminal::output::say;
-use flashfork_terminal::places;
-use std::path::Path;
-use std::process::ExitCode;
+use flashfork_terminal::{CliError, output::say, places};
+use std::{path::Path, process::ExitCode};
 
 /// Say what this host can do for flashfork, every capability tried for real
 #[derive(Args)]

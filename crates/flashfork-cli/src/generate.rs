@@ -6,8 +6,7 @@ use clap::CommandFactory;
 use clap_mangen::roff::{Roff, bold, roman};
 use flashfork_core::environment::{self, Variable};
 use flashfork_terminal::{CliError, help};
-use std::io::ErrorKind;
-use std::process::ExitCode;
+use std::{io::ErrorKind, process::ExitCode};
 
 /// Prints the completion script of a shell.
 pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, CliError> {

@@ -2,14 +2,8 @@
 
 use clap::{Args, Subcommand};
 use flashfork_lab::{GuestFile, Kernel, Lab, Options, Output, Thp};
-use flashfork_terminal::CliError;
-use flashfork_terminal::places;
-use flashfork_terminal::size::Size;
-use std::ffi::OsString;
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Duration;
+use flashfork_terminal::{CliError, places, size::Size};
+use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 /// Boot a Linux kernel under QEMU and run a command in it
 #[derive(Args)]

@@ -20,8 +20,7 @@ use clap::{CommandFactory, Parser};
 use flashfork_terminal::{CliError, help, output};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::process::{Resource, getrlimit};
-use std::process::ExitCode;
-use std::thread::JoinHandle;
+use std::{process::ExitCode, thread::JoinHandle};
 
 /// Bytes of stack that the work of this program may take.
 const STACK: usize = 2 << 20;

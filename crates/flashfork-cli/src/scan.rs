@@ -3,14 +3,10 @@
 use clap::Args;
 use flashfork::code::{self, Examined, Verdict};
 use flashfork_core::code::Call;
-use flashfork_terminal::CliError;
-use flashfork_terminal::output::say;
-use flashfork_terminal::progress;
+use flashfork_terminal::{CliError, output::say, progress};
 use serde::Serialize;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::time::Duration;
+use std::{os::fd::AsRawFd, process::ExitCode, time::Duration};
 
 /// Say which files make system calls of their own, so that processes with them are not sealed
 ///

@@ -5,10 +5,8 @@ mod common;
 use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::{contains, ends_with, starts_with};
-use std::path::Path;
-use std::process::Stdio;
-use std::sync::Once;
-use std::time::Duration;
+use std::fs;
+use std::{path::Path, process::Stdio, sync::Once, time::Duration};
 
 /// The command with the program of `bench` beside it, which is built here when it isn't there yet.
 fn flashfork() -> Command {
@@ -52,8 +50,8 @@ fn every_command_has_help_with_an_example() {
 fn scan_says_what_is_no_program_and_shows_what_it_found_in_the_rest() {
     let place = tempfile::tempdir().unwrap();
     let (text, empty) = (place.path().join("text"), place.path().join("empty"));
-    std::fs::write(&text, "no program\n").unwrap();
-    std::fs::create_dir(&empty).unwrap();
+    fs::write(&text, "no program\n").unwrap();
+    fs::create_dir(&empty).unwrap();
     let program = common::flashfork();
     let no_object = format!("flashfork: {} is no program or library for x86-64 (ELF)\n", text.display());
     for option in ["--json", "--time"] {
@@ -133,7 +131,7 @@ fn where_the_launcher_is_alone_the_cure_is_told() {
     let place = tempfile::tempdir().unwrap();
     let alone = place.path().join("flashfork");
     common::copy(Path::new(common::flashfork()), &alone);
-    let here = std::fs::canonicalize(place.path()).unwrap();
+    let here = fs::canonicalize(place.path()).unwrap();
     let said = format!(
         "flashfork: flashfork-cli is neither in {} nor where `make install` puts it; build it with `cargo build \
          --release -p flashfork-cli` or install with `make install`\n",
@@ -142,15 +140,15 @@ fn where_the_launcher_is_alone_the_cure_is_told() {
     for line in [&["--help"][..], &["clone", "nobody"]] {
         Command::new(&alone).args(line).assert().code(1).stdout("").stderr(said.clone());
     }
-    std::fs::write(place.path().join("flashfork-cli"), "").unwrap();
+    fs::write(place.path().join("flashfork-cli"), "").unwrap();
     Command::new(&alone).assert().code(1).stderr("flashfork: can't run flashfork-cli: os error 13\n");
-    std::fs::remove_file(place.path().join("flashfork-cli")).unwrap();
+    fs::remove_file(place.path().join("flashfork-cli")).unwrap();
     // As `make install` puts it, and by a link to that.
     let [bin, lib] = ["usr/bin", "usr/lib/flashfork"].map(|name| place.path().join(name));
-    std::fs::create_dir_all(&bin).unwrap();
-    std::fs::create_dir_all(&lib).unwrap();
+    fs::create_dir_all(&bin).unwrap();
+    fs::create_dir_all(&lib).unwrap();
     common::copy(&Path::new(common::flashfork()).with_file_name("flashfork-cli"), &lib.join("flashfork-cli"));
-    std::fs::rename(&alone, bin.join("flashfork")).unwrap();
+    fs::rename(&alone, bin.join("flashfork")).unwrap();
     std::os::unix::fs::symlink(bin.join("flashfork"), &alone).unwrap();
     for command in [alone, bin.join("flashfork")] {
         Command::new(command).arg("--help").assert().success().stdout(contains("Usage: flashfork <COMMAND>"));
@@ -177,7 +175,7 @@ fn a_process_that_is_gone_gets_no_advice() {
 
 /// The letter of a process's state in `/proc/PID/stat`.
 fn state(pid: u32) -> Option<char> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     text.rsplit_once(") ")?.1.chars().next()
 }
 
@@ -269,15 +267,15 @@ fn completions_and_man_pages_are_made() {
     for page in
         ["flashfork.1", "flashfork-run.1", "flashfork-bench-fork.1", "flashfork-lab-run.1"].into_iter().chain(warm)
     {
-        assert!(std::fs::read_to_string(dir.path().join(page)).unwrap().contains(".SH SYNOPSIS"), "{page}");
+        assert!(fs::read_to_string(dir.path().join(page)).unwrap().contains(".SH SYNOPSIS"), "{page}");
     }
-    let text = std::fs::read_to_string(dir.path().join("flashfork-run.1")).unwrap().replace("\\-", "-");
+    let text = fs::read_to_string(dir.path().join("flashfork-run.1")).unwrap().replace("\\-", "-");
     for part in
         [".SH ENVIRONMENT", "FLASHFORK_ENGINE", "never seal; forks are counted", ".SH \"SEE ALSO\"", "flashfork\\fR(1)"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let text = std::fs::read_to_string(dir.path().join("flashfork.1")).unwrap().replace("\\-", "-");
+    let text = fs::read_to_string(dir.path().join("flashfork.1")).unwrap().replace("\\-", "-");
     assert!(text.contains("flashfork-warm\\fR(1)"), "{text}");
 }
 
@@ -298,7 +296,7 @@ fn usage_and_man_page_show_where_a_program_begins() {
         let help = flashfork().args(command.split(' ')).arg("--help").assert().success();
         help.stdout(contains(format!("flashfork {command} {usage}\n")));
         let page = format!("flashfork-{}.1", command.replace(' ', "-"));
-        let page = std::fs::read_to_string(pages.path().join(page)).unwrap().replace("\\-", "-");
+        let page = fs::read_to_string(pages.path().join(page)).unwrap().replace("\\-", "-");
         assert!(page.contains(&format!("{usage}\n")), "{page}");
     }
 }
@@ -316,7 +314,7 @@ fn advise_says_what_to_give() {
 #[test]
 fn a_full_disk_is_an_error_and_a_closed_pipe_a_quiet_end() {
     for args in [&["doctor"][..], &["doctor", "--json"], &["completions", "bash"]] {
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let out = std::process::Command::new(common::flashfork()).args(args).stdout(full).output().unwrap();
         assert_eq!(out.status.code(), Some(1), "{args:?}");
         assert!(String::from_utf8_lossy(&out.stderr).contains("can't write standard output"), "{args:?}");

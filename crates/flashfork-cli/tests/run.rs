@@ -5,13 +5,10 @@ mod common;
 use assert_cmd::Command;
 use predicates::prelude::PredicateBooleanExt;
 use predicates::str::{contains, ends_with};
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
-use std::sync::Once;
-use std::time::Duration;
+use std::{os::unix::fs::PermissionsExt, os::unix::process::CommandExt, path::Path, sync::Once, time::Duration};
 
 /// The command with the shim beside it.
 fn run() -> Command {
@@ -41,7 +38,7 @@ fn report(command: &mut Command, arguments: &[&str]) -> serde_json::Value {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("report.json");
     command.arg("--report").arg(&file).arg("--").args(arguments).assert().success();
-    serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
+    serde_json::from_slice(&fs::read(&file).unwrap()).unwrap()
 }
 
 /// Forks 5 times with 40 MB of objects that every clone checks.
@@ -146,7 +143,7 @@ fn a_report_s_directory_must_be_there() {
         report.parent().unwrap().display()
     );
     run().arg("--report").arg(&report).args(["--", "echo", "ran"]).assert().code(1).stdout("").stderr(says);
-    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
 }
 
 /// On kernels without on-demand fork: one line, and the program runs as it would with plain forks.
@@ -158,7 +155,7 @@ fn engine_odf_forks_on_demand_or_says_why_not_and_forks_plainly() {
     command.args(["--engine", "odf", "--report"]).arg(&file).args(["--", "/usr/bin/python3", "-c", PYTHON]);
     let output = command.output().unwrap();
     assert!(output.status.success());
-    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let counts = (&report["forks_on_demand"]["count"], &report["plain_forks"]["count"]);
     if said.is_empty() {
@@ -173,17 +170,17 @@ fn engine_odf_forks_on_demand_or_says_why_not_and_forks_plainly() {
 fn no_directory_for_temporary_files_is_needed() {
     let place = tempfile::tempdir().unwrap();
     let read_only = place.path().join("read-only");
-    std::fs::create_dir(&read_only).unwrap();
-    std::fs::set_permissions(&read_only, std::fs::Permissions::from_mode(0o500)).unwrap();
+    fs::create_dir(&read_only).unwrap();
+    fs::set_permissions(&read_only, fs::Permissions::from_mode(0o500)).unwrap();
     let file = place.path().join("file");
-    std::fs::write(&file, "").unwrap();
+    fs::write(&file, "").unwrap();
     for directory in [place.path().join("missing"), read_only, file, "/proc".into()] {
         let report = report(run().env("TMPDIR", directory), &["echo", "ran"]);
         assert_eq!((&report["programs"], &report["exit_code"]), (&1.into(), &0.into()));
     }
     // One that is full: a file system of its own, where that can be made.
     let full = place.path().join("full");
-    std::fs::create_dir(&full).unwrap();
+    fs::create_dir(&full).unwrap();
     let script = "mount -t tmpfs -o size=16k none \"$1\" || exit 77; head -c 1M /dev/zero > \"$1/filler\"; \
                   export TMPDIR=\"$1\"; shift; exec \"$@\"";
     let output = std::process::Command::new("unshare")
@@ -219,21 +216,21 @@ fn a_program_runs_where_no_statistics_can_be_kept() {
 fn a_run_that_is_killed_leaves_no_file_and_the_older_report() {
     let place = tempfile::tempdir().unwrap();
     let report = place.path().join("report.json");
-    std::fs::write(&report, "older").unwrap();
+    fs::write(&report, "older").unwrap();
     let arguments = ["--report", report.to_str().unwrap(), "--", "sh", "-c", "echo ready; read x"];
     let (mut child, mut output) = started(&arguments, |command| _ = command.env("TMPDIR", place.path()));
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
-    assert_eq!((line.as_str(), std::fs::read_to_string(&report).unwrap().as_str()), ("ready\n", "older"));
+    assert_eq!((line.as_str(), fs::read_to_string(&report).unwrap().as_str()), ("ready\n", "older"));
     child.kill().unwrap();
     child.wait().unwrap();
-    let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["report.json"]);
-    assert_eq!(std::fs::read_to_string(&report).unwrap(), "older");
+    assert_eq!(fs::read_to_string(&report).unwrap(), "older");
     // One that ends is there whole, with the rights of the older.
-    std::fs::set_permissions(&report, std::fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(&report, fs::Permissions::from_mode(0o600)).unwrap();
     run().arg("--report").arg(&report).args(["--", "true"]).assert().success();
-    assert!(std::fs::read_to_string(&report).unwrap().ends_with("}\n"));
+    assert!(fs::read_to_string(&report).unwrap().ends_with("}\n"));
     assert_eq!(report.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 }
 
@@ -248,18 +245,18 @@ fn a_report_goes_into_what_is_no_file() {
 fn a_report_to_standard_output_takes_nothing_from_what_the_program_wrote_there() {
     let place = tempfile::tempdir().unwrap();
     let (out, link, made) = (place.path().join("out"), place.path().join("link"), place.path().join("made"));
-    let file = std::fs::File::create(&out).unwrap();
+    let file = fs::File::create(&out).unwrap();
     let mut command = std::process::Command::new(exe());
     command.args(["run", "--report", "/dev/stdout", "--", "echo", "written before"]).env_remove("LD_PRELOAD");
     assert!(command.stdout(file).status().unwrap().success());
-    let text = std::fs::read_to_string(&out).unwrap();
+    let text = fs::read_to_string(&out).unwrap();
     let (first, report) = text.split_once('\n').unwrap();
     let report: serde_json::Value = serde_json::from_str(report).unwrap();
     assert_eq!((first, &report["programs"]), ("written before", &1.into()));
     // And a link that leads to nothing yet is followed.
     std::os::unix::fs::symlink("made", &link).unwrap();
     run().arg("--report").arg(&link).args(["--", "true"]).assert().success();
-    assert!(link.is_symlink() && std::fs::read_to_string(&made).unwrap().contains("programs"));
+    assert!(link.is_symlink() && fs::read_to_string(&made).unwrap().contains("programs"));
 }
 
 /// Signals ignored and blocked, as a program finds them that was started with those given.
@@ -306,6 +303,25 @@ fn signals_are_ignored_and_blocked_as_without_the_command() {
     }
 }
 
+/// What a program says, and how it ends, that is started with this action for a signal, when the command is sent that.
+fn said_when_sent(program: &[&str], number: i32, action: libc::sighandler_t) -> (String, Option<i32>) {
+    let (mut child, mut output) = started(program, |command| {
+        let set = move || {
+            // SAFETY: async-signal-safe; neither action runs code of this process.
+            unsafe { libc::signal(number, action) };
+            Ok(())
+        };
+        // SAFETY: as above.
+        unsafe { command.pre_exec(set) };
+    });
+    let mut text = String::new();
+    output.read_line(&mut text).unwrap();
+    // SAFETY: takes numbers.
+    unsafe { libc::kill(i32::try_from(child.id()).unwrap(), number) };
+    output.read_to_string(&mut text).unwrap();
+    (text, child.wait().unwrap().code())
+}
+
 #[test]
 fn a_signal_to_the_command_alone_reaches_the_program() {
     let script = "for s in HUP INT QUIT TERM USR1 USR2; do trap \"echo $s; exit 3\" $s; done; \
@@ -318,22 +334,9 @@ fn a_signal_to_the_command_alone_reaches_the_program() {
         (libc::SIGUSR1, "USR1"),
         (libc::SIGUSR2, "USR2"),
     ] {
-        let (mut child, mut output) = started(&["--", "sh", "-c", script], |command| {
-            // What runs in the background of a script ignores some.
-            let default = move || {
-                // SAFETY: async-signal-safe; a default action runs no code of this process.
-                unsafe { libc::signal(number, libc::SIG_DFL) };
-                Ok(())
-            };
-            // SAFETY: as above.
-            unsafe { command.pre_exec(default) };
-        });
-        let mut text = String::new();
-        output.read_line(&mut text).unwrap();
-        // SAFETY: takes numbers.
-        unsafe { libc::kill(i32::try_from(child.id()).unwrap(), number) };
-        output.read_to_string(&mut text).unwrap();
-        assert_eq!((text.as_str(), child.wait().unwrap().code()), (&*format!("ready\n{name}\n"), Some(3)));
+        // What runs in the background of a script ignores some.
+        let said = said_when_sent(&["--", "sh", "-c", script], number, libc::SIG_DFL);
+        assert_eq!(said, (format!("ready\n{name}\n"), Some(3)));
     }
 }
 
@@ -344,21 +347,8 @@ fn an_ignored_signal_reaches_a_program_that_handles_it() {
     let code = "import signal, sys, time\nfor s in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):\n  signal.signal(s, lambda n, _: (print(n), sys.exit(3)))\n\
                 print('ready', flush=True)\nwhile True: time.sleep(0.01)";
     for number in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
-        let (mut child, mut output) = started(&["--", "/usr/bin/python3", "-c", code], |command| {
-            let ignore = move || {
-                // SAFETY: async-signal-safe; to ignore a signal runs no code.
-                unsafe { libc::signal(number, libc::SIG_IGN) };
-                Ok(())
-            };
-            // SAFETY: as above.
-            unsafe { command.pre_exec(ignore) };
-        });
-        let mut text = String::new();
-        output.read_line(&mut text).unwrap();
-        // SAFETY: takes numbers.
-        unsafe { libc::kill(i32::try_from(child.id()).unwrap(), number) };
-        output.read_to_string(&mut text).unwrap();
-        assert_eq!((text, child.wait().unwrap().code()), (format!("ready\n{number}\n"), Some(3)));
+        let said = said_when_sent(&["--", "/usr/bin/python3", "-c", code], number, libc::SIG_IGN);
+        assert_eq!(said, (format!("ready\n{number}\n"), Some(3)));
     }
 }
 
@@ -432,7 +422,7 @@ fn streams_seen(mut command: std::process::Command, closed: &'static [i32]) -> S
     // SAFETY: as above.
     unsafe { command.pre_exec(close) };
     assert!(command.status().unwrap().success(), "{closed:?}");
-    std::fs::read_to_string(&seen).unwrap()
+    fs::read_to_string(&seen).unwrap()
 }
 
 #[test]
@@ -467,7 +457,7 @@ fn a_program_that_can_not_count_says_nothing() {
     while !end.exists() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    assert_eq!(std::fs::read_to_string(said).unwrap(), "");
+    assert_eq!(fs::read_to_string(said).unwrap(), "");
 }
 
 /// Forks three times from C; Go's runtime calls the kernel itself.
@@ -499,7 +489,7 @@ func main() {
 fn a_program_of_go_is_refused_by_name() {
     let place = tempfile::tempdir().unwrap();
     let (source, program) = (place.path().join("forks.go"), place.path().join("forks"));
-    std::fs::write(&source, GO).unwrap();
+    fs::write(&source, GO).unwrap();
     let mut go = std::process::Command::new("go");
     go.args(["build", "-o"])
         .arg(&program)
@@ -533,7 +523,7 @@ fn the_environment_is_the_options_default() {
 fn a_wrong_variable_is_said_once_in_a_tree_of_programs() {
     let place = tempfile::tempdir().unwrap();
     let no_statistics = place.path().join("statistics");
-    std::fs::write(&no_statistics, "").unwrap();
+    fs::write(&no_statistics, "").unwrap();
     // The shell as the first program: it has a `setenv` of its own.
     let script = "/bin/true; sh -c '(:); /bin/true; env'; env";
     let mut tree = std::process::Command::new("bash");
@@ -554,7 +544,7 @@ fn a_wrong_variable_is_said_once_in_a_tree_of_programs() {
 fn a_device_that_stands_against_a_seal_is_named() {
     let devices =
         ["/dev/mem", "/dev/loop-control", "/dev/rtc0", "/dev/hpet", "/dev/vga_arbiter", "/dev/hwrng", "/dev/uinput"];
-    let Some(device) = devices.into_iter().find(|device| std::fs::File::open(device).is_ok()) else {
+    let Some(device) = devices.into_iter().find(|device| fs::File::open(device).is_ok()) else {
         return eprintln!("left out: there is no device here that may be opened");
     };
     let script = format!("exec 9<{device}; (:); (:)");
@@ -568,7 +558,7 @@ fn a_program_of_gcc_with_address_sanitizer_runs_and_finds_errors() {
     let (source, program) = (place.path().join("asan.c"), place.path().join("asan"));
     let text = "#include <stdio.h>\n#include <stdlib.h>\nint main(int argc, char **argv) {\n\
                 char *p = calloc(8, 1); puts(getenv(\"ASAN_OPTIONS\")); fflush(stdout); return p[8 * (argc - 1)]; }\n";
-    std::fs::write(&source, text).unwrap();
+    fs::write(&source, text).unwrap();
     let mut cc = std::process::Command::new("cc");
     assert!(cc.args(["-g", "-fsanitize=address", "-o"]).arg(&program).arg(&source).status().unwrap().success());
     let program = program.to_str().unwrap();

@@ -8,11 +8,10 @@ use flashfork_proto::agent::{Hello, MAX_FRAME, Piece, Reply, Request, Stamp};
 use flashfork_proto::{Preamble, Protocol, frame};
 use guest::Guest;
 use serde_bytes::ByteBuf;
-use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::{fs, os::unix::net::UnixListener};
 
 fn cp(guest: &Guest, here: &Path, words: [&str; 2]) -> Output {
     guest.vm().current_dir(here).arg("cp").args(words).output().unwrap()

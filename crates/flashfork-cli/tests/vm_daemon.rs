@@ -78,11 +78,12 @@ fn listener(place: &Path, answer: &str) -> std::process::Child {
 #[test]
 fn stop_ends_a_daemon_of_any_version_and_nothing_else() {
     let daemon = "HTTP/1.1 200 OK\r\n\r\n{\"flashfork\": \"0.0.0\", \"api\": 1, \"pid\": 1}";
-    for (answer, is_daemon) in [(daemon, true), ("HTTP/1.1 404 Not Found\r\n\r\n<p>", false), ("ready\r\n", false)] {
+    let other = [("HTTP/1.1 404 Not Found\r\n\r\n<p>", "is no VM daemon"), ("ready\r\n", "is no VM daemon")];
+    for (answer, words) in [(daemon, ""), ("", "before it answered")].into_iter().chain(other) {
         let dir = tempfile::tempdir().unwrap();
         let mut listener = listener(&dir.path().join("new/vmd.sock"), answer);
         let stopped = vm(dir.path()).arg("stop").assert();
-        if is_daemon {
+        if words.is_empty() {
             stopped.success().stdout("");
             let status = listener.try_wait().unwrap();
             assert_eq!(
@@ -90,7 +91,7 @@ fn stop_ends_a_daemon_of_any_version_and_nothing_else() {
                 Some(libc::SIGINT)
             );
         } else {
-            stopped.code(1).stderr(contains("is no VM daemon"));
+            stopped.code(1).stderr(contains(words));
             assert!(listener.try_wait().unwrap().is_none(), "it is ended");
             listener.kill().unwrap();
             listener.wait().unwrap();

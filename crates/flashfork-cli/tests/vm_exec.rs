@@ -6,16 +6,13 @@ mod common;
 mod guest;
 
 use guest::{Guest, end, eventually};
-use nix::libc;
-use nix::pty::openpty;
 use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::sys::termios::{LocalFlags, tcgetattr};
-use nix::unistd::Pid;
-use std::fs::File;
+use nix::{libc, pty::openpty, unistd::Pid};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::{fs::File, os::unix::process::CommandExt};
 
 /// A terminal, its user's side.
 struct Terminal {
@@ -200,4 +197,11 @@ fn a_run_takes_its_clone_away_whatever_ends_it() {
     let guest = Guest::start();
     assert_eq!(guest.run("t", &["no-such-program"]).output().unwrap().status.code(), Some(127));
     assert!(guest.was_asked(removed));
+}
+
+#[test]
+fn the_first_run_waits_for_who_makes_its_template_and_makes_it_when_that_one_gives_up() {
+    let guest = Guest::start();
+    let output = guest.run("default", &["echo", "x"]).output().unwrap();
+    assert_eq!(output.stdout, b"x\n", "{output:?}");
 }

@@ -9,8 +9,7 @@ use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket, 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::process::{Child, Stdio};
-use std::thread;
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 /// `flashfork vm port clone 0:PORT`, and where it listens.
 struct Port {

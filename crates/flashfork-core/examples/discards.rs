@@ -71,6 +71,7 @@ fn main() {
     let other = std::thread::spawn(move || wait.recv());
     report("the first, two threads", discards(plain, two, 100));
     report("the second", discards(plain, two, 300));
+    report("the second again", discards(plain, two, 300));
     drop(end);
     other.join().expect("the other thread").expect_err("nothing is sent");
 }

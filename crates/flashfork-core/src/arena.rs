@@ -1,15 +1,11 @@
 //! The scratch memory of one seal: an own stack, text and page-map buffers, the plan, the report. One mapping, made
 //! before and removed after, so that nothing here touches the program's memory.
 
-use crate::code;
-use crate::never_seal::Reason;
-use crate::outcome::Purpose;
-use crate::proc::scan::Region;
-use crate::range::Range;
-use crate::scratch;
-use crate::seal::generations::Identity;
-use crate::seal::library::Seen;
 use crate::sys::{self, Errno, Result};
+use crate::{
+    code, never_seal::Reason, outcome::Purpose, proc::scan::Region, range::Range, scratch, seal::generations::Identity,
+    seal::library::Seen,
+};
 use linux_raw_sys::general as k;
 
 /// A run of whole pages that is going to be sealed.

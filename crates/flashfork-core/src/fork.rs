@@ -8,18 +8,14 @@ use crate::filter::{self, trial};
 use crate::odf::{self, Unavailable};
 use crate::outcome::{Error, Step};
 pub use crate::policy::Engine;
-use crate::policy::own::Own;
 use crate::policy::{Act, POLICY, Process};
-use crate::region::watch::WATCHED;
-use crate::report::Sealed;
-use crate::seal::generations::GENERATIONS;
-use crate::seal::refills::drop_for_policy;
-use crate::seal::unseal::unseal_for_policy;
 use crate::seal::{What, seal_for_policy};
-use crate::state::STATE;
 use crate::stats::{self, Kind};
-use crate::sys;
 use crate::threads::{self, table};
+use crate::{
+    policy::own::Own, region::watch::WATCHED, report::Sealed, seal::generations::GENERATIONS,
+    seal::refills::drop_for_policy, seal::unseal::unseal_for_policy, state::STATE, sys,
+};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Sets how clones are made, when the program begins; before that every fork is plain. `at_once`: seal before the first

@@ -20,6 +20,10 @@ pub mod answers;
 mod apart;
 pub mod arena;
 pub mod calls;
+#[cfg(test)]
+#[macro_use]
+#[path = "../tests/common/child.rs"]
+mod child;
 pub mod code;
 pub mod environment;
 mod filter;
@@ -50,6 +54,7 @@ pub mod stats;
 pub mod survey;
 mod sys;
 pub mod threads;
+mod unsealed;
 mod valgrind;
 
 pub use outcome::{Error, Outcome, Pages, Step};

@@ -1,7 +1,6 @@
 //! The words in which everybody speaks of a seal: what is asked for, where it may fail, what came of it.
 
-use crate::never_seal::Reason;
-use crate::sys::Errno;
+use crate::{never_seal::Reason, sys::Errno};
 
 /// Which pages the memfd is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

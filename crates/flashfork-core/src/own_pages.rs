@@ -1,23 +1,13 @@
 //! The pages on which the engine keeps what it remembers: no seal takes them, and no restore puts them back
 //! ([`crate::apart`]).
 
-use crate::answers::exec::LEAVING;
-use crate::code::remembered::CODE;
-use crate::name::DEVICE;
-use crate::policy::POLICY;
-use crate::proc::dump::BEFORE;
-use crate::range::Range;
-use crate::region::watch::WATCHED;
-use crate::seal::dense::DENSE;
-use crate::seal::file::REFUSED;
-use crate::seal::generations::GENERATIONS;
-use crate::seal::library::LIBRARIES;
-use crate::seal::vetted::VETTED;
-use crate::seal::witness::WITNESSES;
 use crate::snapshot::current::{CURRENT, ONLY};
-use crate::stack::RESERVE;
-use crate::state::STATE;
-use crate::stats::STATS;
+use crate::{
+    answers::exec::LEAVING, code::remembered::CODE, name::DEVICE, policy::POLICY, proc::dump::BEFORE, range::Range,
+    region::watch::WATCHED, seal::dense::DENSE, seal::file::REFUSED, seal::generations::GENERATIONS,
+    seal::library::LIBRARIES, seal::vetted::VETTED, seal::witness::WITNESSES, stack::RESERVE, state::STATE,
+    stats::STATS,
+};
 
 /// How many statics lie apart.
 pub const COUNT: usize = 17;

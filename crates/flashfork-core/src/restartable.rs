@@ -6,9 +6,8 @@
 //! left alone. Whether the area of the calling thread is one of these the kernel tells: it answers a second
 //! registration in different ways.
 
-use crate::answers::anonymous::give_property;
-use crate::range::Range;
 use crate::sys::{self, Errno, PAGE, Result};
+use crate::{answers::anonymous::give_property, range::Range};
 use core::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::SeqCst};
 use syscalls::Sysno;
 

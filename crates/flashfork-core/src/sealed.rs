@@ -2,16 +2,42 @@
 
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::vma::{Kind, Vma};
-use crate::range::Range;
-use crate::seal::offset;
-use crate::state::STATE;
-use crate::sys;
-use crate::threads::errand;
+use crate::sys::{self, ADDRESSES, Errno, PAGE};
+use crate::{range::Range, seal::offset, stack::roomy, state::STATE, threads::errand};
 use linux_raw_sys::general as k;
 
 /// Whether a range holds sealed memory.
 pub fn holds_sealed(range: Range) -> bool {
     holds(range, |_| true)
+}
+
+/// The same of what is to be discarded, asked once where nothing is sealed.
+pub fn discards_sealed(range: Range) -> bool {
+    /// Allocators give pages back downwards, too.
+    const BELOW: usize = 16 * PAGE;
+    let is_known = || !STATE.is_beside_another() && STATE.unsealed.covers(range);
+    if !STATE.places.touch(range) || is_known() {
+        return false;
+    }
+    let mut sealed = false;
+    let mut ask = || {
+        let mut around = Range::new(range.start & !(BELOW - 1), ADDRESSES);
+        sealed = false;
+        let asked = lookup::for_each(around, Wanted::Files, |v| {
+            if v.range.start >= range.end {
+                around.end = v.range.start;
+                return Err(Errno::ECANCELED);
+            }
+            around.start = v.range.end;
+            sealed |= v.range.end > range.start && v.kind == Kind::Sealed;
+            Ok(())
+        });
+        if sealed {
+            around = Range::default();
+        }
+        if asked == Err(Errno::ECANCELED) { Ok(around) } else { asked.map(|()| around) }
+    };
+    roomy(|| errand::ask(|| STATE.unsealed.learn(&mut ask))).is_err() || sealed
 }
 
 /// Whether some of it is the data of a library.

@@ -6,14 +6,10 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("flashfork-core supports Linux on x86-64 only");
 
-use crate::apart::Apart;
-use crate::scratch;
-use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
-use crate::valgrind;
-use core::arch::asm;
-use core::cell::UnsafeCell;
+use crate::{apart::Apart, scratch, state::STATE, valgrind};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use core::{arch::asm, cell::UnsafeCell};
 
 /// Calls `f(arg)` with the stack pointer at `top`.
 ///

@@ -4,10 +4,8 @@
 //! What one part alone remembers is that part's own ([`crate::own_pages`] has the list). What a clone begins anew with
 //! is here, because whoever first notices that it is one must be able to reset it.
 
-use crate::apart::Apart;
-use crate::places::Places;
-use crate::range::Range;
 use crate::sys::{self, Errno, Result};
+use crate::{apart::Apart, places::Places, range::Range, unsealed::Unsealed};
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst,
 };
@@ -23,6 +21,8 @@ pub(crate) struct State {
     sealed: AtomicBool,
     /// What was ever sealed, or moved through the engine since: for when the kernel can't be asked.
     pub places: Places,
+    /// Where nothing is sealed now.
+    pub unsealed: Unsealed,
     /// What may have been given properties while it was sealed.
     pub marked: Places,
     /// Whether the program has put itself into a sandbox.
@@ -80,6 +80,7 @@ pub(crate) static STATE: Apart<State> = Apart::new(State {
     owner: AtomicI32::new(0),
     sealed: AtomicBool::new(false),
     places: Places::new(),
+    unsealed: Unsealed::new(),
     marked: Places::new(),
     sandboxed: AtomicBool::new(false),
     strict: AtomicBool::new(false),
@@ -158,6 +159,7 @@ impl State {
     /// Memory in `range` is being sealed.
     pub fn set_sealed(&self, range: Range) {
         self.places.add(range);
+        self.unsealed.forget();
         self.sealed.store(true, SeqCst);
         self.holds.store(true, SeqCst);
     }
@@ -313,6 +315,8 @@ impl State {
         // A registered ring is its task's own.
         self.hidden_ring.store(false, SeqCst);
         self.spliced.store(false, SeqCst);
+        // A thread of the parent may move memory.
+        self.unsealed.forget();
         self.know_process();
     }
 

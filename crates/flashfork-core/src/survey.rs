@@ -2,8 +2,7 @@
 
 use crate::never_seal::{Reason, judge_described};
 use crate::proc::vma::{Kind, for_each};
-use crate::range::Range;
-use crate::sys::Result;
+use crate::{range::Range, sys::Result};
 use core::ffi::CStr;
 
 /// One VMA as a seal would see it.

@@ -1,14 +1,14 @@
 //! The policy `auto` on real memory, by a clock of the test's own: how long forks take is what it is told.
 
+#[macro_use]
 mod common;
-use common::{forked, in_child, intact, patterned, until, wait};
+use common::{Child, forked, in_child, intact, patterned, until, wait};
 use flashfork_core::answers::{advise, sandbox};
 use flashfork_core::fork::{Engine, configure, fork};
 use flashfork_core::{MEMFD_PREFIX, Pages, seal};
-use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::{cell::Cell, collections::BTreeMap, os::unix::fs::MetadataExt};
 
 const LEN: usize = 64 << 20;
 const MILLISECOND: u64 = 1_000_000;
@@ -17,7 +17,7 @@ const MILLISECOND: u64 = 1_000_000;
 /// one name.
 fn sealed(words: &[u64]) -> (usize, Vec<String>) {
     let (start, end) = (words.as_ptr() as usize, words.as_ptr_range().end as usize);
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let prefix = std::str::from_utf8(MEMFD_PREFIX).unwrap();
     let (mut bytes, mut generations) = (0, Vec::new());
     for line in maps.lines().filter(|line| line.contains(prefix)) {
@@ -36,44 +36,43 @@ fn sealed(words: &[u64]) -> (usize, Vec<String>) {
 
 #[test]
 fn auto_seals_in_parts_renews_what_was_written_and_undoes_what_loses() {
-    in_child(|| {
-        let words = patterned(LEN, 1);
-        configure(Engine::Auto, false).unwrap();
-        if flashfork_core::odf::is_enabled() == Ok(true) {
-            // Forks are on demand here, and nothing is sealed.
-            return;
+    in_child!();
+    let words = patterned(LEN, 1);
+    configure(Engine::Auto, false).unwrap();
+    if flashfork_core::odf::is_enabled() == Ok(true) {
+        // Forks are on demand here, and nothing is sealed.
+        return;
+    }
+    let mut parts = Vec::new();
+    until(500, || {
+        forked(words, 1, 50 * MILLISECOND, false);
+        let now = sealed(words).0;
+        if parts.last() != Some(&now) && now > 0 {
+            parts.push(now);
         }
-        let mut parts = Vec::new();
-        until(500, || {
-            forked(words, 1, 50 * MILLISECOND, false);
-            let now = sealed(words).0;
-            if parts.last() != Some(&now) && now > 0 {
-                parts.push(now);
-            }
-            now >= LEN - (4 << 20)
-        });
-        // How large the others are goes by how fast this machine is just now.
-        assert!(parts.len() > 1 && parts[0] <= LEN / 4, "in parts, a small one first: {parts:?}");
-
-        // Enough cheap forks to show that it was worth it; then nearly all of it is written.
-        (0..200).for_each(|turn| forked(words, 1, MILLISECOND / 20, turn == 0));
-        let before = sealed(words).1;
-        for (i, word) in words.iter_mut().enumerate() {
-            *word = common::pattern(i, 2);
-        }
-        until(20, || {
-            forked(words, 2, MILLISECOND / 20, true);
-            sealed(words).1.iter().all(|generation| !before.contains(generation))
-        });
-        let (bytes, now) = sealed(words);
-        assert!(bytes >= LEN - (4 << 20) && now.len() == before.len(), "{bytes} bytes in generations {now:?}");
-
-        until(500, || {
-            forked(words, 2, 500 * MILLISECOND, false);
-            sealed(words).0 == 0
-        });
-        assert!(intact(words, 2));
+        now >= LEN - (4 << 20)
     });
+    // How large the others are goes by how fast this machine is just now.
+    assert!(parts.len() > 1 && parts[0] <= LEN / 4, "in parts, a small one first: {parts:?}");
+
+    // Enough cheap forks to show that it was worth it; then nearly all of it is written.
+    (0..200).for_each(|turn| forked(words, 1, MILLISECOND / 20, turn == 0));
+    let before = sealed(words).1;
+    for (i, word) in words.iter_mut().enumerate() {
+        *word = common::pattern(i, 2);
+    }
+    until(20, || {
+        forked(words, 2, MILLISECOND / 20, true);
+        sealed(words).1.iter().all(|generation| !before.contains(generation))
+    });
+    let (bytes, now) = sealed(words);
+    assert!(bytes >= LEN - (4 << 20) && now.len() == before.len(), "{bytes} bytes in generations {now:?}");
+
+    until(500, || {
+        forked(words, 2, 500 * MILLISECOND, false);
+        sealed(words).0 == 0
+    });
+    assert!(intact(words, 2));
 }
 
 /// Memory of which a first part has been sealed; none where forks are on demand, and nothing is.
@@ -100,98 +99,95 @@ fn finish(words: &[u64]) {
 
 #[test]
 fn memory_that_gets_a_property_between_parts_is_judged_anew() {
-    in_child(|| {
-        let Some(words) = begun() else { return };
-        // The last 8 MB but 4 are kept out of clones, the last 4 are other memory now, locked.
-        let end = words.as_ptr_range().end as usize;
-        let (private, locked) = (end - (8 << 20), end - (4 << 20));
-        let len = 4 << 20;
-        // SAFETY: parts of the words, which nobody reads from here on.
-        unsafe {
-            assert_eq!(libc::madvise(private as *mut _, len, libc::MADV_DONTFORK), 0);
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_LOCKED;
-            let at = libc::mmap(locked as *mut _, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
-            if at == libc::MAP_FAILED {
-                return; // no right to lock so much
-            }
-            (at as *mut u8).write_bytes(1, len);
+    in_child!();
+    let Some(words) = begun() else { return };
+    // The last 8 MB but 4 are kept out of clones, the last 4 are other memory now, locked.
+    let end = words.as_ptr_range().end as usize;
+    let (private, locked) = (end - (8 << 20), end - (4 << 20));
+    let len = 4 << 20;
+    // SAFETY: parts of the words, which nobody reads from here on.
+    unsafe {
+        assert_eq!(libc::madvise(private as *mut _, len, libc::MADV_DONTFORK), 0);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_LOCKED;
+        let at = libc::mmap(locked as *mut _, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        if at == libc::MAP_FAILED {
+            return; // no right to lock so much
         }
-        let rest = &words[..(private - words.as_ptr() as usize) / 8];
-        finish(rest);
-        (0..20).for_each(|_| forked(rest, 1, 50 * MILLISECOND, false));
-        assert_eq!(sealed(words).0, sealed(rest).0, "what may not be sealed was");
-    });
+        (at as *mut u8).write_bytes(1, len);
+    }
+    let rest = &words[..(private - words.as_ptr() as usize) / 8];
+    finish(rest);
+    (0..20).for_each(|_| forked(rest, 1, 50 * MILLISECOND, false));
+    assert_eq!(sealed(words).0, sealed(rest).0, "what may not be sealed was");
 }
 
 /// A secret, for one, that is not for clones.
 #[test]
 fn memory_that_is_moved_between_parts_to_where_other_was_keeps_its_properties() {
-    in_child(|| {
-        let len = 4 << 20;
-        let secret = patterned(len, 3);
-        // SAFETY: all of the secret's memory.
-        assert_eq!(unsafe { libc::madvise(secret.as_mut_ptr().cast(), len, libc::MADV_WIPEONFORK) }, 0);
-        let Some(words) = begun() else { return };
-        let end = words.as_ptr_range().end as usize;
-        let place = end - len;
-        // SAFETY: the end of the words, which nobody reads from here on, and the secret, which is read there.
-        let moved = unsafe {
-            assert_eq!(libc::munmap(place as *mut _, len), 0);
-            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            let at = libc::mremap(secret.as_mut_ptr().cast(), len, len, flags, place as *mut libc::c_void);
-            assert_eq!(at as usize, place);
-            std::slice::from_raw_parts(place as *const u64, len / 8)
-        };
-        let rest = &words[..(place - words.as_ptr() as usize) / 8];
-        finish(rest);
-        for _ in 0..20 {
-            // SAFETY: one thread; the clone only reads, and ends.
-            let pid = fork(|| unsafe { libc::fork() }, || 0);
-            if pid == 0 {
-                // SAFETY: ends the clone.
-                unsafe { libc::_exit(i32::from(moved.iter().any(|word| *word != 0))) };
-            }
-            assert_eq!(wait(pid), 0, "the clone saw the secret");
+    in_child!();
+    let len = 4 << 20;
+    let secret = patterned(len, 3);
+    // SAFETY: all of the secret's memory.
+    assert_eq!(unsafe { libc::madvise(secret.as_mut_ptr().cast(), len, libc::MADV_WIPEONFORK) }, 0);
+    let Some(words) = begun() else { return };
+    let end = words.as_ptr_range().end as usize;
+    let place = end - len;
+    // SAFETY: the end of the words, which nobody reads from here on, and the secret, which is read there.
+    let moved = unsafe {
+        assert_eq!(libc::munmap(place as *mut _, len), 0);
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let at = libc::mremap(secret.as_mut_ptr().cast(), len, len, flags, place as *mut libc::c_void);
+        assert_eq!(at as usize, place);
+        std::slice::from_raw_parts(place as *const u64, len / 8)
+    };
+    let rest = &words[..(place - words.as_ptr() as usize) / 8];
+    finish(rest);
+    for _ in 0..20 {
+        // SAFETY: one thread; the clone only reads, and ends.
+        let pid = fork(|| unsafe { libc::fork() }, || 0);
+        if pid == 0 {
+            // SAFETY: ends the clone.
+            unsafe { libc::_exit(i32::from(moved.iter().any(|word| *word != 0))) };
         }
-        assert!(intact(moved, 3) && sealed(words).0 == sealed(rest).0, "what may not be sealed was");
-    });
+        assert_eq!(wait(pid), 0, "the clone saw the secret");
+    }
+    assert!(intact(moved, 3) && sealed(words).0 == sealed(rest).0, "what may not be sealed was");
 }
 
 #[test]
 fn advice_on_huge_pages_between_parts_is_kept() {
-    in_child(|| {
-        let Some(words) = begun() else { return };
-        let (start, end) = (words.as_ptr() as usize, words.as_ptr_range().end as usize);
-        // SAFETY: the advice changes nothing of the words.
-        assert_eq!(unsafe { libc::madvise(start as *mut _, LEN, libc::MADV_NOHUGEPAGE) }, 0);
-        finish(words);
-        flashfork_core::unseal(flashfork_core::Range::ALL).unwrap();
-        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let mut advised = 0;
-        let mut here = false;
-        for line in smaps.lines() {
-            if let Some((from, to)) = line.split(' ').next().and_then(|word| word.split_once('-')) {
-                let [from, to] = [from, to].map(|n| usize::from_str_radix(n, 16).unwrap_or(0));
-                here = from < end && to > start;
-            } else if here && line.starts_with("VmFlags:") {
-                assert!(line.split(' ').any(|flag| flag == "nh"), "{line}");
-                advised += 1;
-            }
+    in_child!();
+    let Some(words) = begun() else { return };
+    let (start, end) = (words.as_ptr() as usize, words.as_ptr_range().end as usize);
+    // SAFETY: the advice changes nothing of the words.
+    assert_eq!(unsafe { libc::madvise(start as *mut _, LEN, libc::MADV_NOHUGEPAGE) }, 0);
+    finish(words);
+    flashfork_core::unseal(flashfork_core::Range::ALL).unwrap();
+    let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut advised = 0;
+    let mut here = false;
+    for line in smaps.lines() {
+        if let Some((from, to)) = line.split(' ').next().and_then(|word| word.split_once('-')) {
+            let [from, to] = [from, to].map(|n| usize::from_str_radix(n, 16).unwrap_or(0));
+            here = from < end && to > start;
+        } else if here && line.starts_with("VmFlags:") {
+            assert!(line.split(' ').any(|flag| flag == "nh"), "{line}");
+            advised += 1;
         }
-        assert!(advised > 0 && intact(words, 1));
-    });
+    }
+    assert!(advised > 0 && intact(words, 1));
 }
 
 /// Bytes of anonymous memory.
 fn anonymous() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
     let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     anonymous.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Bytes in the files of these words' generations; none where the kernel doesn't tell us.
-fn in_files(words: &[u64]) -> Option<u64> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+/// Bytes in the files of these words' generations.
+fn in_files(words: &[u64]) -> u64 {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let generations = sealed(words).1;
     let mut files = BTreeMap::new();
     for line in maps.lines() {
@@ -201,13 +197,24 @@ fn in_files(words: &[u64]) -> Option<u64> {
             files.insert((fields[3], fields[4]), fields[0]);
         }
     }
-    let bytes = |range| std::fs::metadata(format!("/proc/self/map_files/{range}")).ok().map(|file| file.blocks() * 512);
-    files.values().map(bytes).sum()
+    files.values().map(|range| mapped(range).unwrap().blocks() * 512).sum()
+}
+
+/// The file of a line of the list of mappings, of which the kernel tells root alone.
+fn mapped(range: &str) -> std::io::Result<fs::Metadata> {
+    fs::metadata(format!("/proc/self/map_files/{range}"))
+}
+
+/// Whether it tells us.
+fn is_told() -> bool {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let file = maps.lines().find(|line| line.contains(" /")).unwrap();
+    mapped(file.split_whitespace().next().unwrap()).is_ok()
 }
 
 /// Both.
-fn memory(words: &[u64]) -> Option<u64> {
-    Some(anonymous() + in_files(words)?)
+fn memory(words: &[u64]) -> u64 {
+    anonymous() + in_files(words)
 }
 
 /// What a program does with memory that `auto` has sealed.
@@ -252,15 +259,12 @@ fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
     for shape in Back::ALL {
         in_child(move || {
             let words = patterned(LEN, 1);
-            let Some(other) = memory(words).map(|bytes| bytes.saturating_sub(LEN as u64)) else { return };
             configure(Engine::Auto, false).unwrap();
-            if flashfork_core::odf::is_enabled() == Ok(true) {
+            if flashfork_core::odf::is_enabled() == Ok(true) || !is_told() {
                 return;
             }
+            let other = memory(words).saturating_sub(LEN as u64);
             seal_all(words, 1);
-            if memory(words).is_none() {
-                return;
-            }
             match shape {
                 Back::WrittenBesideAThread => drop(std::thread::spawn(std::thread::park)),
                 Back::WrittenUnderAFilter => enter_a_filter(),
@@ -300,7 +304,7 @@ fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
                 assert_eq!(wait(pid), 0);
                 // What is unmapped behind the engine's back it sees now and then.
                 if fork > 17 || !matches!(shape, Back::Unmapped) {
-                    most = most.max(memory(words).unwrap().saturating_sub(other));
+                    most = most.max(memory(words).saturating_sub(other));
                 }
             }
             // Page tables of a test that was copied, and what it allocates itself.
@@ -328,7 +332,7 @@ fn most_after_writing(words: &mut [u64], other: u64) -> u64 {
         forked(words, 9, MILLISECOND / 20, false);
         // It is now and then that a clone asks whether others are gone.
         if turn > 17 {
-            most = most.max(memory(words).unwrap().saturating_sub(other));
+            most = most.max(memory(words).saturating_sub(other));
         }
     }
     assert!(intact(words, 9));
@@ -350,28 +354,24 @@ fn in_clone(f: impl FnOnce()) -> i32 {
 /// It was sealed neither anew nor undone: too much of what it had from others could be.
 #[test]
 fn what_a_clone_of_a_sealed_process_seals_itself_takes_one_and_a_half_times_its_memory_at_most() {
-    in_child(|| {
-        let inherited = patterned(LEN, 1);
-        configure(Engine::Auto, false).unwrap();
-        if flashfork_core::odf::is_enabled() == Ok(true) {
-            return;
-        }
-        seal_all(inherited, 1);
-        let before = sealed(inherited);
-        if in_files(inherited).is_none() {
-            return;
-        }
-        let worker = in_clone(|| {
-            let words = patterned(LEN, 2);
-            let other = anonymous().saturating_sub(LEN as u64);
-            seal_all(words, 2);
-            let most = most_after_writing(words, other);
-            assert!(most <= LEN as u64 * 3 / 2 + (4 << 20), "{most} of {LEN}");
-            most_after_writing(inherited, 0);
-            assert!(sealed(inherited) == before && intact(words, 9), "what others have is left alone");
-        });
-        assert_eq!(wait(worker), 0);
+    in_child!();
+    let inherited = patterned(LEN, 1);
+    configure(Engine::Auto, false).unwrap();
+    if flashfork_core::odf::is_enabled() == Ok(true) || !is_told() {
+        return;
+    }
+    seal_all(inherited, 1);
+    let before = sealed(inherited);
+    let worker = in_clone(|| {
+        let words = patterned(LEN, 2);
+        let other = anonymous().saturating_sub(LEN as u64);
+        seal_all(words, 2);
+        let most = most_after_writing(words, other);
+        assert!(most <= LEN as u64 * 3 / 2 + (4 << 20), "{most} of {LEN}");
+        most_after_writing(inherited, 0);
+        assert!(sealed(inherited) == before && intact(words, 9), "what others have is left alone");
     });
+    assert_eq!(wait(worker), 0);
 }
 
 /// Has `f` checked in a clone of a process that has sealed its words and ended: `f` gets these, the anonymous memory
@@ -381,8 +381,7 @@ fn in_what_is_left_of_a_sealed_process(f: impl FnOnce(&'static mut [u64], u64, &
     in_child(|| {
         let words = patterned(LEN, 1);
         configure(Engine::Auto, false).unwrap();
-        let is_told = memory(words).is_some();
-        if flashfork_core::odf::is_enabled() == Ok(true) || !is_told {
+        if flashfork_core::odf::is_enabled() == Ok(true) || !is_told() {
             return (&tells).write_all(b"nothing to see here").unwrap();
         }
         let other = anonymous().saturating_sub(LEN as u64);
@@ -417,7 +416,7 @@ fn what_is_left_of_a_sealed_process_that_has_ended_takes_one_and_a_half_times_it
             let plain = if own.is_some() { 2 * LEN as u64 } else { LEN as u64 };
             let mut most = most_after_writing(words, other);
             if let Some(own) = own {
-                most += in_files(own).unwrap();
+                most += in_files(own);
                 assert!(intact(own, 2));
             }
             assert!(most <= plain * 3 / 2 + (4 << 20), "{most} of {plain}");
@@ -428,53 +427,51 @@ fn what_is_left_of_a_sealed_process_that_has_ended_takes_one_and_a_half_times_it
 /// A worker had them for itself as long as its server lived.
 #[test]
 fn what_a_parent_has_sealed_anew_and_its_clone_has_alone_takes_one_and_a_half_times_its_memory_at_most() {
-    in_child(|| {
-        let words = patterned(LEN, 1);
-        configure(Engine::Auto, false).unwrap();
-        if flashfork_core::odf::is_enabled() == Ok(true) || memory(words).is_none() {
-            return;
-        }
-        let other = anonymous().saturating_sub(LEN as u64);
-        seal_all(words, 1);
-        let before = sealed(words).1;
-        let (mut told, tells) = std::io::pipe().unwrap();
-        let mut tells = Some(tells);
-        let worker = in_clone(|| {
-            // Should its parent fail it is not waited for.
-            tells.take();
-            told.read_exact(&mut [0]).unwrap();
-            let most = most_after_writing(words, other);
-            assert!(most <= LEN as u64 * 3 / 2 + (4 << 20), "{most} of {LEN}");
-        });
-        for (i, word) in words.iter_mut().enumerate() {
-            *word = common::pattern(i, 2);
-        }
-        until(50, || {
-            forked(words, 2, MILLISECOND / 20, false);
-            sealed(words).1.iter().all(|generation| !before.contains(generation))
-        });
-        tells.take().unwrap().write_all(&[0]).unwrap();
-        assert_eq!(wait(worker), 0);
-        assert!(intact(words, 2));
+    in_child!();
+    let words = patterned(LEN, 1);
+    configure(Engine::Auto, false).unwrap();
+    if flashfork_core::odf::is_enabled() == Ok(true) || !is_told() {
+        return;
+    }
+    let other = anonymous().saturating_sub(LEN as u64);
+    seal_all(words, 1);
+    let before = sealed(words).1;
+    let (mut told, tells) = std::io::pipe().unwrap();
+    let mut tells = Some(tells);
+    let worker = in_clone(|| {
+        // Should its parent fail it is not waited for.
+        tells.take();
+        told.read_exact(&mut [0]).unwrap();
+        let most = most_after_writing(words, other);
+        assert!(most <= LEN as u64 * 3 / 2 + (4 << 20), "{most} of {LEN}");
     });
+    for (i, word) in words.iter_mut().enumerate() {
+        *word = common::pattern(i, 2);
+    }
+    until(50, || {
+        forked(words, 2, MILLISECOND / 20, false);
+        sealed(words).1.iter().all(|generation| !before.contains(generation))
+    });
+    tells.take().unwrap().write_all(&[0]).unwrap();
+    assert_eq!(wait(worker), 0);
+    assert!(intact(words, 2));
 }
 
 #[test]
 fn a_part_is_bought_without_copying_what_was_sealed_before() {
-    in_child(|| {
-        let words = patterned(LEN, 1);
-        for i in 0..8 {
-            words[i << 18] = common::pattern(i << 18, 1);
-            assert!(seal(Pages::Small).outcome.unwrap().sealed > 0);
-        }
-        let before = sealed(words).1;
-        assert_eq!(before.len(), 8, "no room for a generation more: {before:?}");
-        let more = patterned(LEN, 2);
-        configure(Engine::Auto, false).unwrap();
-        (0..40).for_each(|_| forked(more, 2, 50 * MILLISECOND, false));
-        assert_eq!(sealed(words).1, before);
-        assert!(intact(words, 1) && intact(more, 2));
-    });
+    in_child!();
+    let words = patterned(LEN, 1);
+    for i in 0..8 {
+        words[i << 18] = common::pattern(i << 18, 1);
+        assert!(seal(Pages::Small).outcome.unwrap().sealed > 0);
+    }
+    let before = sealed(words).1;
+    assert_eq!(before.len(), 8, "no room for a generation more: {before:?}");
+    let more = patterned(LEN, 2);
+    configure(Engine::Auto, false).unwrap();
+    (0..40).for_each(|_| forked(more, 2, 50 * MILLISECOND, false));
+    assert_eq!(sealed(words).1, before);
+    assert!(intact(words, 1) && intact(more, 2));
 }
 
 /// It looked at its second fork for the first time, when a helper had it all, too.
@@ -492,7 +489,7 @@ fn what_a_clone_is_left_with_is_its_own_before_it_has_clones() {
             assert_eq!(over.read(&mut [0]).unwrap(), 0);
         });
         (0..20).for_each(|_| forked(words, 9, MILLISECOND / 20, false));
-        let most = memory(words).unwrap().saturating_sub(other);
+        let most = memory(words).saturating_sub(other);
         ends.take();
         assert_eq!(wait(helper), 0);
         assert!(most <= LEN as u64 * 3 / 2 + (4 << 20), "{most} of {LEN}");

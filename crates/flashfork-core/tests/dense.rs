@@ -1,13 +1,13 @@
 //! Blocks that are written all over lie on anonymous huge pages again, where the engine `seal` seals anew.
 
+#[macro_use]
 mod common;
-use common::{in_child, pattern, patterned, wait};
+use common::{Child, pattern, patterned, wait};
 use flashfork_core::MEMFD_PREFIX;
 use flashfork_core::fork::{Engine, configure, fork};
 use std::cell::Cell;
 
 const LEN: usize = 32 << 20;
-/// Words of a block.
 const BLOCK: usize = (2 << 20) / 8;
 /// Words of a page.
 const PAGE: usize = 4096 / 8;
@@ -108,56 +108,54 @@ fn sealed() -> Option<Memory> {
 
 #[test]
 fn a_block_that_is_written_all_over_lies_on_a_huge_page_until_a_clone_s_parent_writes_there() {
-    in_child(|| {
-        let Some(mut memory) = sealed() else { return };
-        assert_eq!(memory.lies(0..16), (LEN, 0), "all is sealed before the first fork");
+    in_child!();
+    let Some(mut memory) = sealed() else { return };
+    assert_eq!(memory.lies(0..16), (LEN, 0), "all is sealed before the first fork");
 
-        // Three blocks in a row, half of another one, and one page.
-        let page = |block: usize| block * 512;
-        memory.write(page(2)..page(5), 2);
-        memory.write(page(9)..page(9) + 256, 3);
-        memory.write(page(12)..page(12) + 1, 4);
-        memory.fork_until(|| memory.lies(2..5) == (0, 6 << 20) && memory.lies(9..10) == (0, 2 << 20));
-        assert_eq!(memory.lies(0..16), (LEN - (8 << 20), 8 << 20), "the page's block was sealed anew");
+    // Three blocks in a row, half of another one, and one page.
+    let page = |block: usize| block * 512;
+    memory.write(page(2)..page(5), 2);
+    memory.write(page(9)..page(9) + 256, 3);
+    memory.write(page(12)..page(12) + 1, 4);
+    memory.fork_until(|| memory.lies(2..5) == (0, 6 << 20) && memory.lies(9..10) == (0, 2 << 20));
+    assert_eq!(memory.lies(0..16), (LEN - (8 << 20), 8 << 20), "the page's block was sealed anew");
 
-        // They stay, while others are sealed anew.
-        for turn in 0..5 {
-            memory.write(page(2)..page(5), 10 + turn);
-            memory.write(page(12)..page(12) + 1, 10 + turn);
-            memory.fork();
-            memory.fork();
-            assert_eq!(memory.lies(0..16), (LEN - (8 << 20), 8 << 20));
+    // They stay, while others are sealed anew.
+    for turn in 0..5 {
+        memory.write(page(2)..page(5), 10 + turn);
+        memory.write(page(12)..page(12) + 1, 10 + turn);
+        memory.fork();
+        memory.fork();
+        assert_eq!(memory.lies(0..16), (LEN - (8 << 20), 8 << 20));
+    }
+
+    // A write while a clone shares a page splits it.
+    // SAFETY: one thread; the clone waits to be killed.
+    let clone = unsafe { libc::fork() };
+    if clone == 0 {
+        loop {
+            // SAFETY: waits.
+            unsafe { libc::pause() };
         }
-
-        // A write while a clone shares a page splits it.
-        // SAFETY: one thread; the clone waits to be killed.
-        let clone = unsafe { libc::fork() };
-        if clone == 0 {
-            loop {
-                // SAFETY: waits.
-                unsafe { libc::pause() };
-            }
-        }
-        memory.write(page(3)..page(3) + 1, 20);
-        // SAFETY: the clone just made.
-        assert_eq!(unsafe { libc::kill(clone, libc::SIGKILL) }, 0);
-        assert_eq!(wait(clone), 128 + libc::SIGKILL);
-        memory.fork_until(|| memory.lies(2..5) == (6 << 20, 0));
-        assert_eq!(memory.lies(9..10), (0, 2 << 20));
-    });
+    }
+    memory.write(page(3)..page(3) + 1, 20);
+    // SAFETY: the clone just made.
+    assert_eq!(unsafe { libc::kill(clone, libc::SIGKILL) }, 0);
+    assert_eq!(wait(clone), 128 + libc::SIGKILL);
+    memory.fork_until(|| memory.lies(2..5) == (6 << 20, 0));
+    assert_eq!(memory.lies(9..10), (0, 2 << 20));
 }
 
 #[test]
 fn a_seal_that_the_program_asks_for_takes_such_blocks_too() {
-    in_child(|| {
-        let Some(mut memory) = sealed() else { return };
-        memory.write(0..1024, 2);
-        memory.fork_until(|| memory.lies(0..2) == (0, 4 << 20));
-        assert!(flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap().sealed >= 4 << 20);
-        assert_eq!(memory.lies(0..16), (LEN, 0));
-        memory.write(0..1, 3);
-        memory.fork_until(|| memory.lies(0..2) == (4 << 20, 0));
-    });
+    in_child!();
+    let Some(mut memory) = sealed() else { return };
+    memory.write(0..1024, 2);
+    memory.fork_until(|| memory.lies(0..2) == (0, 4 << 20));
+    assert!(flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap().sealed >= 4 << 20);
+    assert_eq!(memory.lies(0..16), (LEN, 0));
+    memory.write(0..1, 3);
+    memory.fork_until(|| memory.lies(0..2) == (4 << 20, 0));
 }
 
 /// The flags of the mapping at an address.
@@ -177,38 +175,36 @@ fn flags(at: usize) -> String {
 
 #[test]
 fn what_the_program_has_asked_for_a_block_stays_and_its_neighbours_lie_on_huge_pages() {
-    in_child(|| {
-        let Some(mut memory) = sealed() else { return };
-        memory.write(0..3 * 512, 2);
-        let at = memory.words.as_mut_ptr() as usize + (2 << 20);
-        // SAFETY: the second block, of which the advice changes no byte.
-        assert_eq!(unsafe { libc::madvise(at as *mut _, 2 << 20, libc::MADV_NOHUGEPAGE) }, 0);
-        memory.fork_until(|| memory.lies(0..3).1 == 4 << 20);
-        (0..5).for_each(|_| memory.fork());
-        assert_eq!([0, 1, 2].map(|i| memory.lies(i..i + 1).1), [2 << 20, 0, 2 << 20]);
-        assert!(flags(at).contains(" nh"));
-    });
+    in_child!();
+    let Some(mut memory) = sealed() else { return };
+    memory.write(0..3 * 512, 2);
+    let at = memory.words.as_mut_ptr() as usize + (2 << 20);
+    // SAFETY: the second block, of which the advice changes no byte.
+    assert_eq!(unsafe { libc::madvise(at as *mut _, 2 << 20, libc::MADV_NOHUGEPAGE) }, 0);
+    memory.fork_until(|| memory.lies(0..3).1 == 4 << 20);
+    (0..5).for_each(|_| memory.fork());
+    assert_eq!([0, 1, 2].map(|i| memory.lies(i..i + 1).1), [2 << 20, 0, 2 << 20]);
+    assert!(flags(at).contains(" nh"));
 }
 
 #[test]
 fn memory_that_is_not_charged_is_not_charged_on_huge_pages_either() {
-    in_child(|| {
-        if !can_be_made() {
-            return;
-        }
-        let mut memory = Memory::new();
-        let at = memory.words.as_mut_ptr();
-        let flags_of_it = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        // SAFETY: the first two blocks, which are written anew.
-        let mapped = unsafe { libc::mmap(at.cast(), 4 << 20, libc::PROT_READ | libc::PROT_WRITE, flags_of_it, -1, 0) };
-        assert_eq!(mapped, at.cast());
-        memory.write(0..1024, 1);
-        let before = flags(at as usize).contains(" nr");
-        configure(Engine::Seal, false).unwrap();
-        memory.fork();
-        memory.write(0..1024, 2);
-        memory.fork_until(|| memory.lies(0..2) == (0, 4 << 20));
-        // Where the host commits no more than there is, all memory is charged.
-        assert_eq!(flags(at as usize).contains(" nr"), before);
-    });
+    in_child!();
+    if !can_be_made() {
+        return;
+    }
+    let mut memory = Memory::new();
+    let at = memory.words.as_mut_ptr();
+    let flags_of_it = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    // SAFETY: the first two blocks, which are written anew.
+    let mapped = unsafe { libc::mmap(at.cast(), 4 << 20, libc::PROT_READ | libc::PROT_WRITE, flags_of_it, -1, 0) };
+    assert_eq!(mapped, at.cast());
+    memory.write(0..1024, 1);
+    let before = flags(at as usize).contains(" nr");
+    configure(Engine::Seal, false).unwrap();
+    memory.fork();
+    memory.write(0..1024, 2);
+    memory.fork_until(|| memory.lies(0..2) == (0, 4 << 20));
+    // Where the host commits no more than there is, all memory is charged.
+    assert_eq!(flags(at as usize).contains(" nr"), before);
 }

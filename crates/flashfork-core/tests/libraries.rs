@@ -1,14 +1,11 @@
 //! The data of libraries is sealed when a snapshot is taken, and is to be while there is one.
 
 mod common;
-use common::{in_child, intact, maps_line, patterned};
+use common::{counter, in_child, intact, maps_line, patterned};
 use flashfork_core::snapshot::{Options, restore, snapshot};
 use flashfork_core::{Pages, Range, seal, unseal};
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
+use std::{ffi::CString, os::unix::ffi::OsStrExt, path::Path, process::Command};
 
 const COUNT: usize = 20;
 const LEN: usize = 16 << 10;
@@ -50,13 +47,6 @@ fn load(place: &Path) -> Vec<&'static mut [u64]> {
 
 fn is_sealed(data: &[u64]) -> bool {
     maps_line(data.as_ptr()).contains("memfd:flashfork")
-}
-
-/// A number that survives restores: shared memory.
-fn counter() -> &'static AtomicU64 {
-    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-    // SAFETY: a fresh mapping, never unmapped.
-    unsafe { &*libc::mmap(std::ptr::null_mut(), 4096, prot, flags, -1, 0).cast::<AtomicU64>() }
 }
 
 #[test]

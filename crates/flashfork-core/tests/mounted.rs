@@ -1,9 +1,11 @@
 //! Seals of so much memory that it lies in a tmpfs of its own, by who may mount.
 
+#[macro_use]
 mod common;
-use common::{forked, in_child, intact, maps_line, pattern, patterned, until, wait};
+use common::{Child, forked, intact, maps_line, pattern, patterned, until, wait};
 use flashfork_core::fork::{Engine, configure};
 use flashfork_core::{Pages, has_sealed, seal, unseal};
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -13,7 +15,7 @@ const HUGE: usize = 2 << 20;
 
 /// Whether this host lets such a mount be made, by what it says of itself; else why not.
 fn host_mounts() -> Result<(), String> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let release = read("/proc/sys/kernel/osrelease");
     let version: Vec<u32> = release.split(['.', '-']).take(2).filter_map(|n| n.parse().ok()).collect();
     let status = read("/proc/self/status");
@@ -32,12 +34,14 @@ fn host_mounts() -> Result<(), String> {
     }
 }
 
-/// Runs a test where the host lets such a mount be made.
-fn on_hosts_that_mount(test: impl FnOnce()) {
-    match host_mounts() {
-        Ok(()) => in_child(test),
-        Err(why) => println!("left out: {why}"),
-    }
+/// Goes on where the host lets such a mount be made.
+macro_rules! on_hosts_that_mount {
+    () => {
+        if let Err(why) = host_mounts() {
+            return println!("left out: {why}");
+        }
+        in_child!();
+    };
 }
 
 /// The device that a mapping's file lies on, as the list of mappings has it: "00:01" for every memfd.
@@ -86,44 +90,43 @@ fn sealed(pages: Pages) -> flashfork_core::Outcome {
 
 #[test]
 fn much_memory_lies_in_a_mount_of_its_own_and_the_odd_ends_in_a_memfd() {
-    on_hosts_that_mount(|| {
-        let before = (process(), std::fs::read_link("/proc/self/ns/user").unwrap());
-        let words = patterned(LEN, 1);
-        let begin = words.as_ptr() as usize;
-        let words = odd(words);
-        let first = (words.as_ptr() as usize - begin) / 8;
-        let outcome = sealed(Pages::Auto);
-        assert!(outcome.write_sealed);
-        assert_eq!((process(), std::fs::read_link("/proc/self/ns/user").unwrap()), before);
-        assert!(is_mounted(&words[block(words)]), "{}", maps_line(&words[block(words)]));
-        for end in [words.first().unwrap(), words.last().unwrap()] {
-            assert!(!is_mounted(end), "{}", maps_line(end));
+    on_hosts_that_mount!();
+    let before = (process(), fs::read_link("/proc/self/ns/user").unwrap());
+    let words = patterned(LEN, 1);
+    let begin = words.as_ptr() as usize;
+    let words = odd(words);
+    let first = (words.as_ptr() as usize - begin) / 8;
+    let outcome = sealed(Pages::Auto);
+    assert!(outcome.write_sealed);
+    assert_eq!((process(), fs::read_link("/proc/self/ns/user").unwrap()), before);
+    assert!(is_mounted(&words[block(words)]), "{}", maps_line(&words[block(words)]));
+    for end in [words.first().unwrap(), words.last().unwrap()] {
+        assert!(!is_mounted(end), "{}", maps_line(end));
+    }
+    let same = |words: &[u64]| words.iter().zip(first..).all(|(word, i)| *word == pattern(i, 1));
+    assert!(same(words));
+    let at = block(words);
+    // SAFETY: one thread.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let same = same(words);
+        words[at] = 7;
+        // SAFETY: the test's memory: the page reads zeros then; ends the clone.
+        unsafe {
+            let other = words.as_ptr().add(at + HUGE / 8);
+            let page = (other as usize & !4095) as *mut libc::c_void;
+            let zero = libc::madvise(page, 4096, libc::MADV_DONTNEED) == 0;
+            libc::_exit(if same && zero && words[at] == 7 { 0 } else { 1 });
         }
-        let same = |words: &[u64]| words.iter().zip(first..).all(|(word, i)| *word == pattern(i, 1));
-        assert!(same(words));
-        let at = block(words);
-        // SAFETY: one thread.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            let same = same(words);
-            words[at] = 7;
-            // SAFETY: the test's memory: the page reads zeros then; ends the clone.
-            unsafe {
-                let other = words.as_ptr().add(at + HUGE / 8);
-                let page = (other as usize & !4095) as *mut libc::c_void;
-                let zero = libc::madvise(page, 4096, libc::MADV_DONTNEED) == 0;
-                libc::_exit(if same && zero && words[at] == 7 { 0 } else { 1 });
-            }
-        }
-        assert_eq!(wait(pid), 0);
-        assert!(same(words), "what the clone did came through");
-    });
+    }
+    assert_eq!(wait(pid), 0);
+    assert!(same(words), "what the clone did came through");
 }
 
 /// What a seal has to leave as it is: whether others may look at the process, its descriptors, its user.
 fn process() -> (i32, usize, u32, String) {
-    let fds = std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let fds = fs::read_dir("/proc/self/fd").unwrap().count();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
     let of_user = status.lines().filter(|line| ["Uid:", "Gid:", "Cap"].iter().any(|name| line.starts_with(name)));
     // SAFETY: no memory is passed.
     unsafe { (libc::prctl(libc::PR_GET_DUMPABLE), fds, libc::geteuid(), of_user.collect::<Vec<_>>().join(";")) }
@@ -131,111 +134,106 @@ fn process() -> (i32, usize, u32, String) {
 
 #[test]
 fn nobody_can_write_to_a_file_in_a_mount() {
-    on_hosts_that_mount(|| {
-        let words = patterned(LEN, 2);
-        sealed(Pages::Auto);
-        assert!(is_mounted(&words[block(words)]));
-        let line = maps_line(&words[block(words)]);
-        let range = line.split(' ').next().unwrap().split('-').map(|a| a.trim_start_matches('0'));
-        let path = format!("/proc/self/map_files/{}", range.collect::<Vec<_>>().join("-"));
-        for result in [
-            std::fs::OpenOptions::new().read(true).write(true).open(&path).map(drop),
-            std::fs::OpenOptions::new().write(true).truncate(true).open(&path).map(drop),
-            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)),
-        ] {
-            assert_eq!(result.unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
-        }
-        assert!(std::fs::File::open(&path).is_ok(), "it can be read");
-        assert!(intact(words, 2));
-    });
+    on_hosts_that_mount!();
+    let words = patterned(LEN, 2);
+    sealed(Pages::Auto);
+    assert!(is_mounted(&words[block(words)]));
+    let line = maps_line(&words[block(words)]);
+    let range = line.split(' ').next().unwrap().split('-').map(|a| a.trim_start_matches('0'));
+    let path = format!("/proc/self/map_files/{}", range.collect::<Vec<_>>().join("-"));
+    for result in [
+        fs::OpenOptions::new().read(true).write(true).open(&path).map(drop),
+        fs::OpenOptions::new().write(true).truncate(true).open(&path).map(drop),
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)),
+    ] {
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
+    }
+    assert!(fs::File::open(&path).is_ok(), "it can be read");
+    assert!(intact(words, 2));
 }
 
 #[test]
 fn a_mount_is_sealed_anew_folded_and_made_anonymous() {
-    on_hosts_that_mount(|| {
-        let words = patterned(LEN, 3);
-        let first = sealed(Pages::Auto);
-        let at = block(words);
-        words[at] ^= 5;
-        let second = sealed(Pages::Auto);
-        assert_eq!((second.sealed, second.generation), (HUGE as u64, first.generation + 1), "one block was written");
-        assert!(!is_mounted(&words[at]), "a single block isn't worth a mount");
-        words[at] ^= 5;
-        assert!(intact(words, 3));
-        for round in 0..12 {
-            // All blocks.
-            words.iter_mut().step_by(HUGE / 16).for_each(|word| *word ^= 9);
-            sealed(Pages::Auto);
-            words.iter_mut().step_by(HUGE / 16).for_each(|word| *word ^= 9);
-            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-            let file = |line: &str| line.split_whitespace().skip(3).take(2).collect::<Vec<_>>().join(" ");
-            let mut files: Vec<_> = maps.lines().filter(|l| l.contains("memfd:flashfork")).map(file).collect();
-            files.sort_unstable();
-            files.dedup();
-            assert!(files.len() <= 8, "{files:?} after {round}");
-        }
-        assert!(intact(words, 3));
-        assert!(unseal(flashfork_core::Range::new(0, usize::MAX)).unwrap() >= (LEN - 2 * HUGE) as u64);
-        assert!(intact(words, 3));
-        assert!(!std::fs::read_to_string("/proc/self/maps").unwrap().contains("/memfd:flashfork:"));
-        assert!(has_sealed());
-    });
+    on_hosts_that_mount!();
+    let words = patterned(LEN, 3);
+    let first = sealed(Pages::Auto);
+    let at = block(words);
+    words[at] ^= 5;
+    let second = sealed(Pages::Auto);
+    assert_eq!((second.sealed, second.generation), (HUGE as u64, first.generation + 1), "one block was written");
+    assert!(!is_mounted(&words[at]), "a single block isn't worth a mount");
+    words[at] ^= 5;
+    assert!(intact(words, 3));
+    for round in 0..12 {
+        // All blocks.
+        words.iter_mut().step_by(HUGE / 16).for_each(|word| *word ^= 9);
+        sealed(Pages::Auto);
+        words.iter_mut().step_by(HUGE / 16).for_each(|word| *word ^= 9);
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let file = |line: &str| line.split_whitespace().skip(3).take(2).collect::<Vec<_>>().join(" ");
+        let mut files: Vec<_> = maps.lines().filter(|l| l.contains("memfd:flashfork")).map(file).collect();
+        files.sort_unstable();
+        files.dedup();
+        assert!(files.len() <= 8, "{files:?} after {round}");
+    }
+    assert!(intact(words, 3));
+    assert!(unseal(flashfork_core::Range::new(0, usize::MAX)).unwrap() >= (LEN - 2 * HUGE) as u64);
+    assert!(intact(words, 3));
+    assert!(!fs::read_to_string("/proc/self/maps").unwrap().contains("/memfd:flashfork:"));
+    assert!(has_sealed());
 }
 
 #[test]
 fn little_memory_small_pages_and_code_need_no_mount() {
-    on_hosts_that_mount(|| {
-        let [little, code] = [8 << 20, LEN].map(|len| patterned(len, 4));
-        let executable = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-        // SAFETY: the test's memory.
-        assert_eq!(unsafe { libc::mprotect(code.as_mut_ptr().cast(), code.len() * 8, executable) }, 0);
-        sealed(Pages::Auto);
-        assert!(!is_mounted(&little[block(little)]) && !is_mounted(&code[block(code)]));
-        let small = patterned(LEN, 5);
-        sealed(Pages::Small);
-        assert!(!is_mounted(&small[block(small)]));
-        assert!(intact(little, 4) && intact(code, 4) && intact(small, 5));
-    });
+    on_hosts_that_mount!();
+    let [little, code] = [8 << 20, LEN].map(|len| patterned(len, 4));
+    let executable = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+    // SAFETY: the test's memory.
+    assert_eq!(unsafe { libc::mprotect(code.as_mut_ptr().cast(), code.len() * 8, executable) }, 0);
+    sealed(Pages::Auto);
+    assert!(!is_mounted(&little[block(little)]) && !is_mounted(&code[block(code)]));
+    let small = patterned(LEN, 5);
+    sealed(Pages::Small);
+    assert!(!is_mounted(&small[block(small)]));
+    assert!(intact(little, 4) && intact(code, 4) && intact(small, 5));
 }
 
 /// What ends a program for a call that it never makes itself would end it for a mount.
 #[test]
 fn under_a_filter_nothing_is_mounted() {
-    on_hosts_that_mount(|| {
-        let mut allow_all = libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
-        let filter = libc::sock_fprog { len: 1, filter: &raw mut allow_all };
-        // SAFETY: a program of one instruction, which lets everything be done.
-        unsafe {
-            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter), 0);
-        }
-        let words = patterned(LEN, 6);
-        sealed(Pages::Auto);
-        assert!(!is_mounted(&words[block(words)]));
-        assert!(intact(words, 6));
-    });
+    on_hosts_that_mount!();
+    let mut allow_all = libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
+    let filter = libc::sock_fprog { len: 1, filter: &raw mut allow_all };
+    // SAFETY: a program of one instruction, which lets everything be done.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter), 0);
+    }
+    let words = patterned(LEN, 6);
+    sealed(Pages::Auto);
+    assert!(!is_mounted(&words[block(words)]));
+    assert!(intact(words, 6));
 }
 
 /// A seal in which another process, which may do anything to this one, gets hold of the file while it is written.
 #[test]
 fn a_file_that_somebody_has_open_for_writing_is_sealed_once_more_into_a_memfd() {
-    on_hosts_that_mount(|| {
-        let words = patterned(LEN, 7);
-        let watcher = Watcher::start();
-        let theirs = loop {
-            let outcome = sealed(Pages::Auto);
-            assert!(outcome.write_sealed && outcome.sealed >= (LEN - 2 * HUGE) as u64);
-            if let Some(device) = watcher.has_it_open() {
-                break device;
-            }
-            // It was too late for this one.
-            assert!(unseal(flashfork_core::Range::ALL).unwrap() > 0);
-        };
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        assert!(!maps.contains(&format!(" {theirs} ")), "{theirs} may be written to:\n{maps}");
-        assert!(!is_mounted(&words[block(words)]), "{}", maps_line(&words[block(words)]));
-        assert!(intact(words, 7));
-    });
+    on_hosts_that_mount!();
+    let words = patterned(LEN, 7);
+    let watcher = Watcher::start();
+    let theirs = loop {
+        let outcome = sealed(Pages::Auto);
+        assert!(outcome.write_sealed && outcome.sealed >= (LEN - 2 * HUGE) as u64);
+        if let Some(device) = watcher.has_it_open() {
+            break device;
+        }
+        // It was too late for this one.
+        assert!(unseal(flashfork_core::Range::ALL).unwrap() > 0);
+    };
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(!maps.contains(&format!(" {theirs} ")), "{theirs} may be written to:\n{maps}");
+    assert!(!is_mounted(&words[block(words)]), "{}", maps_line(&words[block(words)]));
+    assert!(intact(words, 7));
 }
 
 /// A process that opens the file which this one seals into for writing, and keeps it open until it is killed.
@@ -289,15 +287,15 @@ impl Drop for Watcher {
 }
 
 /// The file that a process seals into, if it is found and can be opened for writing.
-fn opened_for_writing(program: i32) -> Option<std::fs::File> {
+fn opened_for_writing(program: i32) -> Option<fs::File> {
     // The threads of the engine's have tables of their own.
-    let threads = std::fs::read_dir(format!("/proc/{program}/task")).ok()?;
+    let threads = fs::read_dir(format!("/proc/{program}/task")).ok()?;
     threads.flatten().find_map(|thread| {
-        let files = std::fs::read_dir(thread.path().join("fd")).ok()?;
+        let files = fs::read_dir(thread.path().join("fd")).ok()?;
         files.flatten().find_map(|file| {
-            let name = std::fs::read_link(file.path()).ok()?;
+            let name = fs::read_link(file.path()).ok()?;
             // One on another device than memfds: its name is that, and a directory before it.
-            let file = std::fs::OpenOptions::new().read(true).write(true).open(file.path()).ok()?;
+            let file = fs::OpenOptions::new().read(true).write(true).open(file.path()).ok()?;
             let mounted = name.to_str()?.starts_with("/memfd:flashfork:") && file.metadata().ok()?.blksize() > 4096;
             mounted.then_some(file)
         })
@@ -310,7 +308,7 @@ const MILLISECOND: u64 = 1_000_000;
 fn bought(words: &[u64], seed: u64) {
     until(500, || {
         forked(words, seed, 50 * MILLISECOND, false);
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let sealed = maps.lines().filter(|line| line.contains("/memfd:flashfork:")).map(length).sum::<usize>();
         sealed >= size_of_val(words) - 2 * HUGE
     });
@@ -325,52 +323,50 @@ fn length(line: &str) -> usize {
 
 #[test]
 fn nobody_can_write_to_the_parts_that_auto_buys() {
-    on_hosts_that_mount(|| {
-        let words = patterned(128 << 20, 8);
-        configure(Engine::Auto, false).unwrap();
-        if flashfork_core::odf::is_enabled() == Ok(true) {
-            // Forks are on demand here, and nothing is sealed.
-            return;
+    on_hosts_that_mount!();
+    let words = patterned(128 << 20, 8);
+    configure(Engine::Auto, false).unwrap();
+    if flashfork_core::odf::is_enabled() == Ok(true) {
+        // Forks are on demand here, and nothing is sealed.
+        return;
+    }
+    bought(words, 8);
+    for line in fs::read_to_string("/proc/self/maps").unwrap().lines() {
+        if !line.contains("/memfd:flashfork:") {
+            continue;
         }
-        bought(words, 8);
-        for line in std::fs::read_to_string("/proc/self/maps").unwrap().lines() {
-            if !line.contains("/memfd:flashfork:") {
-                continue;
+        let range = line.split(' ').next().unwrap().split('-').map(|a| a.trim_start_matches('0'));
+        let path = format!("/proc/self/map_files/{}", range.collect::<Vec<_>>().join("-"));
+        match fs::OpenOptions::new().read(true).write(true).open(&path) {
+            // A memfd, which is sealed.
+            Ok(file) => {
+                assert_eq!(file.write_at(&[1], 0).unwrap_err().kind(), ErrorKind::PermissionDenied, "{line}")
             }
-            let range = line.split(' ').next().unwrap().split('-').map(|a| a.trim_start_matches('0'));
-            let path = format!("/proc/self/map_files/{}", range.collect::<Vec<_>>().join("-"));
-            match std::fs::OpenOptions::new().read(true).write(true).open(&path) {
-                // A memfd, which is sealed.
-                Ok(file) => {
-                    assert_eq!(file.write_at(&[1], 0).unwrap_err().kind(), ErrorKind::PermissionDenied, "{line}")
-                }
-                Err(e) => assert_eq!(e.kind(), ErrorKind::ReadOnlyFilesystem, "{line}"),
-            }
+            Err(e) => assert_eq!(e.kind(), ErrorKind::ReadOnlyFilesystem, "{line}"),
         }
-        assert!(intact(words, 8));
-        forked(words, 8, MILLISECOND, true);
-    });
+    }
+    assert!(intact(words, 8));
+    forked(words, 8, MILLISECOND, true);
 }
 
 #[test]
 fn a_part_whose_file_somebody_has_open_for_writing_is_sealed_once_more_into_a_memfd() {
-    on_hosts_that_mount(|| {
-        let words = patterned(128 << 20, 9);
-        let watcher = Watcher::start();
-        configure(Engine::Auto, false).unwrap();
-        if flashfork_core::odf::is_enabled() == Ok(true) {
-            return;
+    on_hosts_that_mount!();
+    let words = patterned(128 << 20, 9);
+    let watcher = Watcher::start();
+    configure(Engine::Auto, false).unwrap();
+    if flashfork_core::odf::is_enabled() == Ok(true) {
+        return;
+    }
+    let theirs = loop {
+        bought(words, 9);
+        if let Some(device) = watcher.has_it_open() {
+            break device;
         }
-        let theirs = loop {
-            bought(words, 9);
-            if let Some(device) = watcher.has_it_open() {
-                break device;
-            }
-            assert!(unseal(flashfork_core::Range::ALL).unwrap() > 0);
-        };
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        assert!(!maps.contains(&format!(" {theirs} ")), "{theirs} may be written to:\n{maps}");
-        assert!(intact(words, 9));
-        forked(words, 9, MILLISECOND, true);
-    });
+        assert!(unseal(flashfork_core::Range::ALL).unwrap() > 0);
+    };
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(!maps.contains(&format!(" {theirs} ")), "{theirs} may be written to:\n{maps}");
+    assert!(intact(words, 9));
+    forked(words, 9, MILLISECOND, true);
 }

@@ -1,7 +1,8 @@
 //! What reads put into page tables, and what becomes of it when it is dropped.
 
+#[macro_use]
 mod common;
-use common::{in_child, intact, maps_line, pattern, patterned};
+use common::{Child, in_child, intact, maps_line, pattern, patterned};
 use flashfork_core::never_seal::Reason;
 use flashfork_core::{Error, Pages, Range, drop_refills, seal, unseal};
 
@@ -81,85 +82,80 @@ fn what_was_only_read_is_dropped_and_nothing_else() {
 
 #[test]
 fn a_seal_drops_what_it_leaves_of_a_mapping_and_later_reads_are_dropped_too() {
-    in_child(|| {
-        let words = patterned(LEN, 6);
-        seal(Pages::Small).outcome.expect("seal");
-        words[LEN / 16] = 5;
-        for turn in 0..3 {
-            let sum = words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
-            assert_ne!(sum, turn);
-            let read = pages(words).0;
-            assert!(read > LEN / PAGE / 2, "{turn}");
-            match turn {
-                // Of that mapping nothing is written any more, but forks go on copying its page tables.
-                0 => assert!(seal(Pages::Small).outcome.unwrap().sealed > 0),
-                1 => assert_eq!(seal(Pages::Small).outcome.unwrap().sealed, 0),
-                _ => assert!(!can_be_dropped() || drop_refills().unwrap() > 0),
-            }
-            assert!(!can_be_dropped() || pages(words).0 < read / 8, "{turn}: {} of {read}", pages(words).0);
+    in_child!();
+    let words = patterned(LEN, 6);
+    seal(Pages::Small).outcome.expect("seal");
+    words[LEN / 16] = 5;
+    for turn in 0..3 {
+        let sum = words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
+        assert_ne!(sum, turn);
+        let read = pages(words).0;
+        assert!(read > LEN / PAGE / 2, "{turn}");
+        match turn {
+            // Of that mapping nothing is written any more, but forks go on copying its page tables.
+            0 => assert!(seal(Pages::Small).outcome.unwrap().sealed > 0),
+            1 => assert_eq!(seal(Pages::Small).outcome.unwrap().sealed, 0),
+            _ => assert!(!can_be_dropped() || drop_refills().unwrap() > 0),
         }
-        words[LEN / 16] = pattern(LEN / 16, 6);
-        assert!(intact(words, 6));
-    });
+        assert!(!can_be_dropped() || pages(words).0 < read / 8, "{turn}: {} of {read}", pages(words).0);
+    }
+    words[LEN / 16] = pattern(LEN / 16, 6);
+    assert!(intact(words, 6));
 }
 
 #[test]
 fn where_nothing_is_written_nothing_is_dropped() {
-    in_child(|| {
-        let words = patterned(LEN, 2);
-        seal(Pages::Small).outcome.expect("seal");
-        assert!(intact(words, 2));
-        let read = pages(words);
-        assert!(read.0 > LEN / PAGE / 2);
-        assert_eq!(drop_refills(), Ok(0));
-        assert_eq!(pages(words), read);
-    });
+    in_child!();
+    let words = patterned(LEN, 2);
+    seal(Pages::Small).outcome.expect("seal");
+    assert!(intact(words, 2));
+    let read = pages(words);
+    assert!(read.0 > LEN / PAGE / 2);
+    assert_eq!(drop_refills(), Ok(0));
+    assert_eq!(pages(words), read);
 }
 
 #[test]
 fn memory_with_properties_of_its_own_is_left_alone() {
-    in_child(|| {
-        let (words, written) = written_and_read(Pages::Small, 3);
-        let at = (&raw mut words[LEN / 16]).cast::<libc::c_void>();
-        // SAFETY: memory of this test; none of these changes what it holds.
-        unsafe {
-            assert_eq!(libc::mlock(at, LEN / 4), 0);
-            assert_eq!(libc::madvise(at, PAGE, libc::MADV_DONTFORK), 0);
-        }
-        let read = pages(&words[LEN / 16..LEN / 16 + LEN / 32]);
-        drop_refills().unwrap();
-        assert_eq!(pages(&words[LEN / 16..LEN / 16 + LEN / 32]), read, "locked memory stays in memory");
-        assert!(right(words, &written, 3));
-    });
+    in_child!();
+    let (words, written) = written_and_read(Pages::Small, 3);
+    let at = (&raw mut words[LEN / 16]).cast::<libc::c_void>();
+    // SAFETY: memory of this test; none of these changes what it holds.
+    unsafe {
+        assert_eq!(libc::mlock(at, LEN / 4), 0);
+        assert_eq!(libc::madvise(at, PAGE, libc::MADV_DONTFORK), 0);
+    }
+    let read = pages(&words[LEN / 16..LEN / 16 + LEN / 32]);
+    drop_refills().unwrap();
+    assert_eq!(pages(&words[LEN / 16..LEN / 16 + LEN / 32]), read, "locked memory stays in memory");
+    assert!(right(words, &written, 3));
 }
 
 #[test]
 fn beside_another_thread_nothing_is_dropped() {
-    in_child(|| {
-        let (words, written) = written_and_read(Pages::Small, 4);
-        let read = pages(words);
-        let (done, wait) = std::sync::mpsc::channel::<()>();
-        let other = std::thread::spawn(move || wait.recv());
-        assert_eq!(drop_refills(), Err(Error::Refused(Reason::Threads)));
-        assert_eq!(pages(words), read);
-        drop(done);
-        other.join().unwrap().unwrap_err();
-        drop_refills().unwrap();
-        assert!(right(words, &written, 4));
-    });
+    in_child!();
+    let (words, written) = written_and_read(Pages::Small, 4);
+    let read = pages(words);
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::spawn(move || wait.recv());
+    assert_eq!(drop_refills(), Err(Error::Refused(Reason::Threads)));
+    assert_eq!(pages(words), read);
+    drop(done);
+    other.join().unwrap().unwrap_err();
+    drop_refills().unwrap();
+    assert!(right(words, &written, 4));
 }
 
 #[test]
 fn a_stack_in_sealed_memory_stays_where_it_is() {
-    in_child(|| {
-        let (words, _) = written_and_read(Pages::Small, 5);
-        // A stack that was sealed while nobody was on it.
-        let (stack, rest) = words.split_at_mut(LEN / 16);
-        let mut result = None;
-        call_on(stack, &mut || result = Some((drop_refills(), pages(rest))));
-        let (dropped, left) = result.unwrap();
-        assert!(!can_be_dropped() || dropped.unwrap() > 0 && left.0 < rest.len() / WORDS / 2);
-    });
+    in_child!();
+    let (words, _) = written_and_read(Pages::Small, 5);
+    // A stack that was sealed while nobody was on it.
+    let (stack, rest) = words.split_at_mut(LEN / 16);
+    let mut result = None;
+    call_on(stack, &mut || result = Some((drop_refills(), pages(rest))));
+    let (dropped, left) = result.unwrap();
+    assert!(!can_be_dropped() || dropped.unwrap() > 0 && left.0 < rest.len() / WORDS / 2);
 }
 
 /// Calls `f` on another stack.

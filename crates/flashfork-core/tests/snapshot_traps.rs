@@ -1,24 +1,14 @@
 //! What a program may do around a snapshot that could take a restore by surprise: handlers, other processes in its
 //! memory, stacks that grow, limits, filters, userfaults, huge pages.
 
+#[macro_use]
 mod common;
-use common::{intact, patterned, wait};
-use flashfork_core::Range;
-use flashfork_core::never_seal::Reason;
-use flashfork_core::snapshot::{Error, Options, Step, Way, go_back_by, restore, snapshot};
+use common::{back, by_each_way, in_children, intact, patterned, wait};
+use flashfork_core::snapshot::{Error, Options, Step, restore, snapshot};
+use flashfork_core::{Range, never_seal::Reason};
 use libc::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-
-/// Runs a test in a child, once for each way to go back.
-fn in_child(body: impl Fn()) {
-    for way in [Way::Drop, Way::Copy] {
-        common::in_child(|| {
-            go_back_by(Some(way));
-            body();
-        });
-    }
-}
 
 const SEALED: Options = Options { seal: true, keep: &[], descriptors: &[], close_new: false };
 const WRITABLE: c_int = libc::PROT_READ | libc::PROT_WRITE;
@@ -65,10 +55,10 @@ fn handle(handler: extern "C" fn(c_int), stack: usize) -> *mut u8 {
 #[test]
 fn a_handler_may_go_back() {
     extern "C" fn go_back(_: c_int) {
-        panic!("{:?}", restore(TURN.load(SeqCst) + 1));
+        back(TURN.load(SeqCst) + 1);
     }
     for stack in [0, 64 << 10] {
-        in_child(|| {
+        in_children(|| {
             let big = patterned(8 << 20, 1);
             handle(go_back, stack);
             let turn = snapshot(&SEALED).unwrap();
@@ -90,7 +80,7 @@ fn a_snapshot_of_a_handler_returns_from_it_again() {
         TURN.store(snapshot(&SEALED).unwrap(), SeqCst);
     }
     for stack in [0, 256 << 10] {
-        in_child(|| {
+        in_children(|| {
             let big = patterned(8 << 20, 1);
             let at = handle(take, stack);
             // SAFETY: the handler returns.
@@ -101,7 +91,7 @@ fn a_snapshot_of_a_handler_returns_from_it_again() {
                 big.fill(turn);
                 // SAFETY: the stack of a handler that has returned.
                 unsafe { at.write_bytes(3, stack) };
-                panic!("{:?}", restore(turn + 1));
+                back(turn + 1);
             }
         });
     }
@@ -109,23 +99,21 @@ fn a_snapshot_of_a_handler_returns_from_it_again() {
 
 #[test]
 fn a_snapshot_that_is_refused_leaves_the_one_there_is() {
-    in_child(|| {
-        let big = patterned(8 << 20, 1);
-        // A page behind the end of its file can't be copied, which is found out late.
-        // SAFETY: a fresh mapping.
-        let page =
-            unsafe { libc::mmap(null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, empty_file(), 0) } as usize;
-        let turn = snapshot(&SEALED).unwrap();
-        assert!(intact(big, 1), "{turn}");
-        if turn < 2 {
-            assert_eq!(snapshot(&Options { descriptors: &[-1], ..SEALED }), Err(Error::Descriptor(-1)));
-            let keep = [Range::new(page + 8, page + 16)];
-            let refused = snapshot(&Options { keep: &keep, close_new: true, ..SEALED });
-            assert_eq!(refused, Err(Error::Refused(Reason::GuardRegion)));
-            big.fill(1);
-            panic!("{:?}", restore(turn + 1));
-        }
-    });
+    in_child!(by_each_way());
+    let big = patterned(8 << 20, 1);
+    // A page behind the end of its file can't be copied, which is found out late.
+    // SAFETY: a fresh mapping.
+    let page = unsafe { libc::mmap(null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, empty_file(), 0) } as usize;
+    let turn = snapshot(&SEALED).unwrap();
+    assert!(intact(big, 1), "{turn}");
+    if turn < 2 {
+        assert_eq!(snapshot(&Options { descriptors: &[-1], ..SEALED }), Err(Error::Descriptor(-1)));
+        let keep = [Range::new(page + 8, page + 16)];
+        let refused = snapshot(&Options { keep: &keep, close_new: true, ..SEALED });
+        assert_eq!(refused, Err(Error::Refused(Reason::GuardRegion)));
+        big.fill(1);
+        back(turn + 1);
+    }
 }
 
 fn empty_file() -> c_int {
@@ -147,7 +135,7 @@ fn another_process_in_the_same_memory_is_no_place_for_either() {
         if right { 0 } else { 77 }
     }
     for flags in [libc::CLONE_VM | libc::CLONE_VFORK, libc::CLONE_VM] {
-        in_child(|| {
+        in_children(|| {
             static STOP: AtomicU64 = AtomicU64::new(0);
             let big = patterned(8 << 20, 1);
             if snapshot(&SEALED).unwrap() == 1 {
@@ -172,38 +160,37 @@ fn another_process_in_the_same_memory_is_no_place_for_either() {
                 STOP.store(2, SeqCst);
             }
             assert_eq!(wait(pid), 0);
-            panic!("{:?}", restore(1));
+            back(1);
         });
     }
 }
 
 #[test]
 fn a_mapping_that_has_grown_down_may_do_so_again() {
-    in_child(|| {
-        const LEN: usize = 64 << 10;
-        // SAFETY: addresses where nothing is, which are the test's own from here on.
-        unsafe {
-            let at = lonely();
-            let flags = ANONYMOUS | libc::MAP_FIXED | libc::MAP_GROWSDOWN;
-            assert_eq!(libc::mmap(at.cast(), LEN, WRITABLE, flags, -1, 0), at.cast());
-            at.write_bytes(5, LEN);
-            let turn = snapshot(&SEALED).unwrap();
-            assert!(std::slice::from_raw_parts(at, LEN).iter().all(|byte| *byte == 5), "{turn}");
-            if turn == 3 {
-                // What grows down can't be made again.
-                assert_eq!(libc::munmap(at.cast(), 4096), 0);
-                let gone = Range::new(at as usize, at as usize + 4096);
-                assert_eq!(restore(4), Error::Changed(gone));
-                return;
-            }
-            for page in 1..20 {
-                assert_eq!(at.sub(page << 12).read(), 0, "{turn}");
-                at.sub(page << 12).write(9);
-            }
-            at.write_bytes(6, LEN);
-            panic!("{:?}", restore(turn + 1));
+    in_child!(by_each_way());
+    const LEN: usize = 64 << 10;
+    // SAFETY: addresses where nothing is, which are the test's own from here on.
+    unsafe {
+        let at = lonely();
+        let flags = ANONYMOUS | libc::MAP_FIXED | libc::MAP_GROWSDOWN;
+        assert_eq!(libc::mmap(at.cast(), LEN, WRITABLE, flags, -1, 0), at.cast());
+        at.write_bytes(5, LEN);
+        let turn = snapshot(&SEALED).unwrap();
+        assert!(std::slice::from_raw_parts(at, LEN).iter().all(|byte| *byte == 5), "{turn}");
+        if turn == 3 {
+            // What grows down can't be made again.
+            assert_eq!(libc::munmap(at.cast(), 4096), 0);
+            let gone = Range::new(at as usize, at as usize + 4096);
+            assert_eq!(restore(4), Error::Changed(gone));
+            return;
         }
-    });
+        for page in 1..20 {
+            assert_eq!(at.sub(page << 12).read(), 0, "{turn}");
+            at.sub(page << 12).write(9);
+        }
+        at.write_bytes(6, LEN);
+        back(turn + 1);
+    }
 }
 
 /// Recursion with a page in each frame; `end` is called in the last, and all of them are what they were afterwards.
@@ -216,25 +203,24 @@ fn deep(frames: usize, end: fn() -> u64) -> u64 {
 
 #[test]
 fn the_stack_may_be_deeper_or_not_so_deep() {
-    in_child(|| {
+    in_children(|| {
         let turn = snapshot(&SEALED).unwrap();
         deep(100, || 0);
         if turn < 3 {
-            panic!("{:?}", restore(turn + 1));
+            back(turn + 1);
         }
     });
-    in_child(|| {
-        let turn = deep(100, || snapshot(&SEALED).unwrap());
-        if turn < 3 {
-            panic!("{:?}", restore(turn + 1));
-        }
-    });
+    in_child!(by_each_way());
+    let turn = deep(100, || snapshot(&SEALED).unwrap());
+    if turn < 3 {
+        back(turn + 1);
+    }
 }
 
 #[test]
 fn a_restore_that_limits_leave_no_room_for_is_refused() {
     for (resource, hard) in [(libc::RLIMIT_AS, true), (libc::RLIMIT_DATA, true), (libc::RLIMIT_AS, false)] {
-        in_child(|| {
+        in_children(|| {
             let (big, small) = (patterned(8 << 20, 1), patterned(64 << 10, 2));
             // SAFETY: what is unmapped, or below the break, is used again when it is back.
             unsafe {
@@ -264,43 +250,41 @@ fn a_restore_that_limits_leave_no_room_for_is_refused() {
 
 #[test]
 fn what_lies_in_the_grown_heap_goes() {
-    in_child(|| {
-        // SAFETY: memory above the break, which only this test uses.
-        unsafe {
-            let end = libc::sbrk(0);
-            let turn = snapshot(&SEALED).unwrap();
-            assert_eq!(libc::sbrk(0), end, "{turn}");
-            if turn == 2 {
-                return;
-            }
-            libc::sbrk(6 << 20);
-            let page = ((end as usize + HUGE) & !4095) as *mut libc::c_void;
-            let mapped = match turn {
-                0 => libc::mmap(page, 8192, libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_FIXED, empty_file(), 0),
-                _ => libc::mmap(page, 8192, libc::PROT_NONE, ANONYMOUS | libc::MAP_FIXED, -1, 0),
-            };
-            assert_eq!(mapped, page);
-            panic!("{:?}", restore(turn + 1));
+    in_child!(by_each_way());
+    // SAFETY: memory above the break, which only this test uses.
+    unsafe {
+        let end = libc::sbrk(0);
+        let turn = snapshot(&SEALED).unwrap();
+        assert_eq!(libc::sbrk(0), end, "{turn}");
+        if turn == 2 {
+            return;
         }
-    });
+        libc::sbrk(6 << 20);
+        let page = ((end as usize + HUGE) & !4095) as *mut libc::c_void;
+        let mapped = match turn {
+            0 => libc::mmap(page, 8192, libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_FIXED, empty_file(), 0),
+            _ => libc::mmap(page, 8192, libc::PROT_NONE, ANONYMOUS | libc::MAP_FIXED, -1, 0),
+        };
+        assert_eq!(mapped, page);
+        back(turn + 1);
+    }
 }
 
 #[test]
 fn an_exec_that_failed_leaves_no_trace() {
-    in_child(|| {
-        let big = patterned(8 << 20, 1);
-        let turn = snapshot(&SEALED).unwrap();
-        assert!(intact(big, 1), "{turn}");
-        if turn < 3 {
-            big.fill(turn);
-            let none = [std::ptr::null()];
-            for path in [c"/nowhere", c"/etc/passwd"] {
-                // SAFETY: plain calls that fail.
-                assert_eq!(unsafe { libc::execv(path.as_ptr(), none.as_ptr()) }, -1);
-            }
-            panic!("{:?}", restore(turn + 1));
+    in_child!(by_each_way());
+    let big = patterned(8 << 20, 1);
+    let turn = snapshot(&SEALED).unwrap();
+    assert!(intact(big, 1), "{turn}");
+    if turn < 3 {
+        big.fill(turn);
+        let none = [std::ptr::null()];
+        for path in [c"/nowhere", c"/etc/passwd"] {
+            // SAFETY: plain calls that fail.
+            assert_eq!(unsafe { libc::execv(path.as_ptr(), none.as_ptr()) }, -1);
         }
-    });
+        back(turn + 1);
+    }
 }
 
 /// Puts the process under a filter that answers some calls so, and allows all others.
@@ -324,14 +308,14 @@ fn a_filter_that_came_since_is_refused_and_one_that_was_there_is_not() {
     let calls = [libc::SYS_munmap, libc::SYS_brk, libc::SYS_mprotect];
     for answer in [libc::SECCOMP_RET_KILL_PROCESS, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32] {
         for len in [8 << 20, 64 << 10] {
-            in_child(|| {
+            in_children(|| {
                 let memory = patterned(len, 1);
                 filter(&[libc::SYS_acct], answer);
                 let turn = snapshot(&SEALED).unwrap();
                 assert!(intact(memory, 1), "{turn}");
                 memory.fill(2);
                 if turn == 0 {
-                    panic!("{:?}", restore(1));
+                    back(1);
                 }
                 map(4096, 0);
                 filter(&calls, answer);
@@ -343,16 +327,15 @@ fn a_filter_that_came_since_is_refused_and_one_that_was_there_is_not() {
 
 #[test]
 fn the_strict_mode_of_seccomp_that_came_since_is_refused() {
-    in_child(|| {
-        patterned(8 << 20, 1);
-        assert_eq!(snapshot(&SEALED), Ok(0));
-        // SAFETY: plain calls: from the first on there are no others than the last, and writes.
-        unsafe {
-            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT), 0);
-            let refused = restore(1) == Error::Refused(Reason::SeccompFilter);
-            libc::syscall(libc::SYS_exit, i32::from(!refused));
-        }
-    });
+    in_child!(by_each_way());
+    patterned(8 << 20, 1);
+    assert_eq!(snapshot(&SEALED), Ok(0));
+    // SAFETY: plain calls: from the first on there are no others than the last, and writes.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT), 0);
+        let refused = restore(1) == Error::Refused(Reason::SeccompFilter);
+        libc::syscall(libc::SYS_exit, i32::from(!refused));
+    }
 }
 
 /// A page that is missing would stop the restore, for whoever answers is stopped by it.
@@ -360,99 +343,95 @@ fn the_strict_mode_of_seccomp_that_came_since_is_refused() {
 fn a_userfaultfd_that_came_since_is_refused() {
     const API: u64 = 0xc018_aa3f;
     const REGISTER: u64 = 0xc020_aa00;
-    in_child(|| {
-        let memory = patterned(64 << 10, 1);
-        assert_eq!(snapshot(&SEALED), Ok(0));
-        let (at, len) = (memory.as_mut_ptr(), 64 << 10);
-        // SAFETY: memory of the test's own, which is not used any more.
-        unsafe {
-            let fd = libc::syscall(libc::SYS_userfaultfd, 1) as c_int;
-            if fd < 0 {
-                return eprintln!("no userfaultfd here: {}", std::io::Error::last_os_error());
-            }
-            let mut api = [0xaa_u64, 0, 0];
-            assert_eq!(libc::ioctl(fd, API, &raw mut api), 0);
-            let mut register = [at as u64, len as u64, 1, 0];
-            assert_eq!(libc::ioctl(fd, REGISTER, &raw mut register), 0);
-            assert_eq!(libc::madvise(at.cast(), len, libc::MADV_DONTNEED), 0);
+    in_child!(by_each_way());
+    let memory = patterned(64 << 10, 1);
+    assert_eq!(snapshot(&SEALED), Ok(0));
+    let (at, len) = (memory.as_mut_ptr(), 64 << 10);
+    // SAFETY: memory of the test's own, which is not used any more.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_userfaultfd, 1) as c_int;
+        if fd < 0 {
+            return eprintln!("no userfaultfd here: {}", std::io::Error::last_os_error());
         }
-        assert_eq!(restore(1), Error::Refused(Reason::Userfaultfd));
-    });
+        let mut api = [0xaa_u64, 0, 0];
+        assert_eq!(libc::ioctl(fd, API, &raw mut api), 0);
+        let mut register = [at as u64, len as u64, 1, 0];
+        assert_eq!(libc::ioctl(fd, REGISTER, &raw mut register), 0);
+        assert_eq!(libc::madvise(at.cast(), len, libc::MADV_DONTNEED), 0);
+    }
+    assert_eq!(restore(1), Error::Refused(Reason::Userfaultfd));
 }
 
 /// Where the host has huge pages to give (vm.nr_hugepages).
 #[test]
 fn huge_pages_over_a_part_of_what_was_there_go_as_a_whole() {
     const LEN: usize = 64 << 10;
-    in_child(|| {
-        // SAFETY: addresses where nothing is, which are the test's own from here on.
-        unsafe {
-            let block = (lonely() as usize).next_multiple_of(HUGE) as *mut u8;
-            let at = block.add(HUGE / 2);
-            let fixed = libc::MAP_FIXED | ANONYMOUS;
-            assert_eq!(libc::mmap(at.cast(), LEN, WRITABLE, fixed, -1, 0), at.cast());
-            at.write_bytes(3, LEN);
-            let turn = snapshot(&SEALED).unwrap();
-            assert!(std::slice::from_raw_parts(at, LEN).iter().all(|byte| *byte == 3), "{turn}");
-            if turn == 2 {
-                return;
-            }
-            let huge = libc::mmap(block.cast(), HUGE, WRITABLE, fixed | libc::MAP_HUGETLB, -1, 0);
-            if huge == libc::MAP_FAILED {
-                return eprintln!("no huge pages here: {}", std::io::Error::last_os_error());
-            }
-            block.write(1);
-            panic!("{:?}", restore(turn + 1));
+    in_child!(by_each_way());
+    // SAFETY: addresses where nothing is, which are the test's own from here on.
+    unsafe {
+        let block = (lonely() as usize).next_multiple_of(HUGE) as *mut u8;
+        let at = block.add(HUGE / 2);
+        let fixed = libc::MAP_FIXED | ANONYMOUS;
+        assert_eq!(libc::mmap(at.cast(), LEN, WRITABLE, fixed, -1, 0), at.cast());
+        at.write_bytes(3, LEN);
+        let turn = snapshot(&SEALED).unwrap();
+        assert!(std::slice::from_raw_parts(at, LEN).iter().all(|byte| *byte == 3), "{turn}");
+        if turn == 2 {
+            return;
         }
-    });
+        let huge = libc::mmap(block.cast(), HUGE, WRITABLE, fixed | libc::MAP_HUGETLB, -1, 0);
+        if huge == libc::MAP_FAILED {
+            return eprintln!("no huge pages here: {}", std::io::Error::last_os_error());
+        }
+        block.write(1);
+        back(turn + 1);
+    }
 }
 
 #[test]
 fn ranges_to_keep_may_overlap_and_lie_where_nothing_is() {
-    in_child(|| {
-        let memory = patterned(64 << 10, 1);
-        let at = memory.as_ptr() as usize;
-        let mut keep: Vec<_> = (0..60).map(|i| Range::new(at + i * 104, at + i * 104 + 152)).collect();
-        keep.extend([(0, 4096), (0, 0), (1 << 46, (1 << 46) + 5), (at, at)].map(|(from, to)| Range::new(from, to)));
-        let kept = (59 * 104 + 152) / 8;
-        let turn = snapshot(&Options { keep: &keep, ..SEALED }).unwrap();
-        if turn == 0 {
-            memory.fill(5);
-            panic!("{:?}", restore(1));
-        }
-        assert!(memory[..kept].iter().all(|word| *word == 5));
-        assert!(memory.iter().enumerate().skip(kept).all(|(i, word)| *word == common::pattern(i, 1)));
-        keep.push(keep[0]);
-        assert_eq!(snapshot(&Options { keep: &keep, ..SEALED }), Err(Error::TooMany));
-    });
+    in_child!(by_each_way());
+    let memory = patterned(64 << 10, 1);
+    let at = memory.as_ptr() as usize;
+    let mut keep: Vec<_> = (0..60).map(|i| Range::new(at + i * 104, at + i * 104 + 152)).collect();
+    keep.extend([(0, 4096), (0, 0), (1 << 46, (1 << 46) + 5), (at, at)].map(|(from, to)| Range::new(from, to)));
+    let kept = (59 * 104 + 152) / 8;
+    let turn = snapshot(&Options { keep: &keep, ..SEALED }).unwrap();
+    if turn == 0 {
+        memory.fill(5);
+        back(1);
+    }
+    assert!(memory[..kept].iter().all(|word| *word == 5));
+    assert!(memory.iter().enumerate().skip(kept).all(|(i, word)| *word == common::pattern(i, 1)));
+    keep.push(keep[0]);
+    assert_eq!(snapshot(&Options { keep: &keep, ..SEALED }), Err(Error::TooMany));
 }
 
 /// Where the processor has protection keys.
 #[test]
 fn a_protection_key_that_came_since_is_refused() {
     const NO_ACCESS: libc::c_ulong = 1;
-    in_child(|| {
-        let memory = patterned(64 << 10, 1);
-        let turn = snapshot(&SEALED).unwrap();
-        assert!(intact(memory, 1), "{turn}");
-        if turn == 1 {
-            return;
+    in_child!(by_each_way());
+    let memory = patterned(64 << 10, 1);
+    let turn = snapshot(&SEALED).unwrap();
+    assert!(intact(memory, 1), "{turn}");
+    if turn == 1 {
+        return;
+    }
+    // SAFETY: memory of the test's own, which can be read again at the end.
+    unsafe {
+        let key = libc::syscall(libc::SYS_pkey_alloc, 0, NO_ACCESS);
+        if key < 0 {
+            return eprintln!("no protection keys here: {}", std::io::Error::last_os_error());
         }
-        // SAFETY: memory of the test's own, which can be read again at the end.
-        unsafe {
-            let key = libc::syscall(libc::SYS_pkey_alloc, 0, NO_ACCESS);
-            if key < 0 {
-                return eprintln!("no protection keys here: {}", std::io::Error::last_os_error());
-            }
-            let protect =
-                |key: libc::c_long| libc::syscall(libc::SYS_pkey_mprotect, memory.as_ptr(), 64 << 10, WRITABLE, key);
-            assert_eq!(protect(key), 0);
-            assert_eq!(restore(1), Error::Refused(Reason::ProtectionKey));
-            assert_eq!(protect(0), 0);
-            assert_eq!(libc::syscall(libc::SYS_pkey_free, key), 0);
-        }
-        panic!("{:?}", restore(1));
-    });
+        let protect =
+            |key: libc::c_long| libc::syscall(libc::SYS_pkey_mprotect, memory.as_ptr(), 64 << 10, WRITABLE, key);
+        assert_eq!(protect(key), 0);
+        assert_eq!(restore(1), Error::Refused(Reason::ProtectionKey));
+        assert_eq!(protect(0), 0);
+        assert_eq!(libc::syscall(libc::SYS_pkey_free, key), 0);
+    }
+    back(1);
 }
 
 /// The kernel drops what is under a guard to be, and looks again; what it drops of a file's mapping while writes are
@@ -461,29 +440,28 @@ fn a_protection_key_that_came_since_is_refused() {
 fn guards_in_a_file_s_mapping_come_to_an_end_while_writes_are_noted() {
     const GUARD_INSTALL: c_int = 102;
     const PAGES: usize = 64;
-    in_child(|| {
-        // SAFETY: mappings of the test's own.
-        unsafe {
-            // The kernel ends who tries for ever; other signals wait in that call.
-            let limit = libc::rlimit { rlim_cur: 30, rlim_max: 30 };
-            assert_eq!(libc::setrlimit(libc::RLIMIT_CPU, &raw const limit), 0);
-            let file = libc::memfd_create(c"guarded".as_ptr(), 0);
-            assert_eq!(libc::ftruncate(file, (PAGES * 4096) as i64), 0);
-            let at = libc::mmap(null_mut(), PAGES * 4096, WRITABLE, libc::MAP_PRIVATE, file, 0).cast::<u8>();
-            let page = |page: usize| at.add(page * 4096);
-            page(0).write(1);
-            let turn = snapshot(&SEALED).unwrap();
-            (0..PAGES).for_each(|i| assert_eq!(page(i).read_volatile(), u8::from(i == 0), "turn {turn}, page {i}"));
-            if turn < 8 {
-                page(turn as usize).write(200);
-                if turn > 3 {
-                    // Before Linux 6.15 files have no guards.
-                    libc::madvise(page(2).cast(), 32 * 4096, GUARD_INSTALL);
-                }
-                panic!("{:?}", restore(turn + 1));
+    in_child!(by_each_way());
+    // SAFETY: mappings of the test's own.
+    unsafe {
+        // The kernel ends who tries for ever; other signals wait in that call.
+        let limit = libc::rlimit { rlim_cur: 30, rlim_max: 30 };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_CPU, &raw const limit), 0);
+        let file = libc::memfd_create(c"guarded".as_ptr(), 0);
+        assert_eq!(libc::ftruncate(file, (PAGES * 4096) as i64), 0);
+        let at = libc::mmap(null_mut(), PAGES * 4096, WRITABLE, libc::MAP_PRIVATE, file, 0).cast::<u8>();
+        let page = |page: usize| at.add(page * 4096);
+        page(0).write(1);
+        let turn = snapshot(&SEALED).unwrap();
+        (0..PAGES).for_each(|i| assert_eq!(page(i).read_volatile(), u8::from(i == 0), "turn {turn}, page {i}"));
+        if turn < 8 {
+            page(turn as usize).write(200);
+            if turn > 3 {
+                // Before Linux 6.15 files have no guards.
+                libc::madvise(page(2).cast(), 32 * 4096, GUARD_INSTALL);
             }
+            back(turn + 1);
         }
-    });
+    }
 }
 
 /// A system call by an instruction of the program's own, which is harmless to a seal, and seen by nobody.
@@ -511,52 +489,50 @@ fn lock_past_all(at: *mut u8, len: usize) {
 
 #[test]
 fn what_the_program_locks_by_an_instruction_of_its_own_is_unlocked() {
-    in_child(|| {
-        // A mapping of its own: locking a part of one would show.
-        let (memory, turn) = (map(3 * 4096, 0).wrapping_add(4096), map(4096, 0));
-        // SAFETY: memory of the test's own.
-        unsafe {
-            libc::munmap(memory.wrapping_sub(4096).cast(), 4096);
-            libc::munmap(memory.wrapping_add(4096).cast(), 4096);
+    in_child!(by_each_way());
+    // A mapping of its own: locking a part of one would show.
+    let (memory, turn) = (map(3 * 4096, 0).wrapping_add(4096), map(4096, 0));
+    // SAFETY: memory of the test's own.
+    unsafe {
+        libc::munmap(memory.wrapping_sub(4096).cast(), 4096);
+        libc::munmap(memory.wrapping_add(4096).cast(), 4096);
+    }
+    let value = snapshot(&Options { keep: &[Range::new(turn as usize, turn as usize + 8)], ..SEALED }).unwrap();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+    assert_eq!(locked.trim(), "0 kB", "turn {value}");
+    // SAFETY: memory of the test's own.
+    unsafe {
+        memory.write_volatile(1);
+        if value == 8 {
+            return;
         }
-        let value = snapshot(&Options { keep: &[Range::new(turn as usize, turn as usize + 8)], ..SEALED }).unwrap();
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
-        assert_eq!(locked.trim(), "0 kB", "turn {value}");
-        // SAFETY: memory of the test's own.
-        unsafe {
-            memory.write_volatile(1);
-            if value == 8 {
-                return;
-            }
-            turn.cast::<u64>().write(value + 1);
-        }
-        if value == 6 {
-            lock_past_all(memory, 4096);
-        }
-        panic!("{:?}", restore(value + 1));
-    });
+        turn.cast::<u64>().write(value + 1);
+    }
+    if value == 6 {
+        lock_past_all(memory, 4096);
+    }
+    back(value + 1);
 }
 
 /// Rounds that make no call that is seen.
 #[test]
 fn what_the_program_protects_by_an_instruction_of_its_own_goes_back() {
-    in_child(|| {
-        let memory = map(4096, 0);
-        let turn = map(4096, 0);
-        let value = snapshot(&Options { keep: &[Range::new(turn as usize, turn as usize + 8)], ..SEALED }).unwrap();
-        // SAFETY: memory of the test's own.
-        unsafe {
-            assert_eq!(turn.cast::<u64>().read(), value);
-            memory.write_volatile(1);
-            if value == 8 {
-                return;
-            }
-            turn.cast::<u64>().write(value + 1);
+    in_child!(by_each_way());
+    let memory = map(4096, 0);
+    let turn = map(4096, 0);
+    let value = snapshot(&Options { keep: &[Range::new(turn as usize, turn as usize + 8)], ..SEALED }).unwrap();
+    // SAFETY: memory of the test's own.
+    unsafe {
+        assert_eq!(turn.cast::<u64>().read(), value);
+        memory.write_volatile(1);
+        if value == 8 {
+            return;
         }
-        if value == 6 {
-            protect_past_all(memory, 4096, libc::PROT_READ);
-        }
-        panic!("{:?}", restore(value + 1));
-    });
+        turn.cast::<u64>().write(value + 1);
+    }
+    if value == 6 {
+        protect_past_all(memory, 4096, libc::PROT_READ);
+    }
+    back(value + 1);
 }

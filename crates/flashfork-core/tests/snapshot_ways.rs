@@ -3,11 +3,14 @@
 
 #[path = "common/child.rs"]
 mod child;
+#[path = "common/memory.rs"]
+mod memory;
 #[path = "common/other.rs"]
 mod other;
 use child::{in_child, wait};
 use flashfork_core::Range;
 use flashfork_core::snapshot::{Options, Way, copies_back, go_back_by, restore, snapshot};
+use memory::map;
 use other::Other;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -36,13 +39,6 @@ impl Random {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((z ^ (z >> 31)) % most as u64) as usize
     }
-}
-
-fn map(len: usize, prot: i32, flags: i32, fd: i32) -> *mut u8 {
-    // SAFETY: a fresh mapping, never unmapped but by who asked for it.
-    let at = unsafe { libc::mmap(null_mut(), len, prot, flags, fd, 0) };
-    assert_ne!(at, libc::MAP_FAILED);
-    at.cast()
 }
 
 /// Memory of the test's own.

@@ -1,7 +1,8 @@
 //! Unseal, fold and renewal of memory that isn't all there, one test for each way in which they once went wrong.
 
+#[macro_use]
 mod common;
-use common::{in_child, intact, maps_line, pattern, patterned};
+use common::{Child, intact, maps_line, pattern, patterned};
 use flashfork_core::{Pages, Range, seal, unseal};
 
 const LEN: usize = 8 << 20;
@@ -37,46 +38,43 @@ fn right(words: &[u64], seed: u64) -> bool {
 
 #[test]
 fn what_sealed_memory_has_grown_by_takes_no_memory_when_it_becomes_anonymous() {
-    in_child(|| {
-        let words = sealed_and_grown(1);
-        let before = status("RssAnon") + status("RssShmem");
-        unseal(Range::ALL).unwrap();
-        let after = status("RssAnon") + status("RssShmem");
-        assert!(!std::fs::read_to_string("/proc/self/maps").unwrap().contains("flashfork:"));
-        assert!(after < before + (64 << 20), "{before} {after}");
-        assert!(right(words, 1));
-        assert!(words[LEN / 8..GROWN / 16].iter().step_by(512).all(|w| *w == 0));
-    });
+    in_child!();
+    let words = sealed_and_grown(1);
+    let before = status("RssAnon") + status("RssShmem");
+    unseal(Range::ALL).unwrap();
+    let after = status("RssAnon") + status("RssShmem");
+    assert!(!std::fs::read_to_string("/proc/self/maps").unwrap().contains("flashfork:"));
+    assert!(after < before + (64 << 20), "{before} {after}");
+    assert!(right(words, 1));
+    assert!(words[LEN / 8..GROWN / 16].iter().step_by(512).all(|w| *w == 0));
 }
 
 #[test]
 fn what_sealed_memory_has_grown_by_takes_no_memory_when_all_is_sealed_anew() {
-    in_child(|| {
-        let words = sealed_and_grown(2);
-        // More generations than there may be.
-        for turn in 0..10 {
-            words[512 * turn] = pattern(512 * turn, 2);
-            let sealed = seal(Pages::Small).outcome.expect("seal").sealed;
-            assert!(sealed < 64 << 20, "{sealed}");
-        }
-        assert!(right(words, 2));
-        unseal(Range::ALL).unwrap();
-        assert!(right(words, 2));
-    });
+    in_child!();
+    let words = sealed_and_grown(2);
+    // More generations than there may be.
+    for turn in 0..10 {
+        words[512 * turn] = pattern(512 * turn, 2);
+        let sealed = seal(Pages::Small).outcome.expect("seal").sealed;
+        assert!(sealed < 64 << 20, "{sealed}");
+    }
+    assert!(right(words, 2));
+    unseal(Range::ALL).unwrap();
+    assert!(right(words, 2));
 }
 
 #[test]
 fn zeros_take_no_memory_when_they_become_anonymous() {
-    in_child(|| {
-        let words = patterned(LEN, 3);
-        words[LEN / 16..].fill(0);
-        seal(Pages::Small).outcome.expect("seal");
-        assert!(maps_line(&words[LEN / 8 - 1]).contains("flashfork:"));
-        unseal(Range::ALL).unwrap();
-        let mut resident = vec![0u8; LEN / 2 / 4096];
-        // SAFETY: memory of this test and a vector of the right length.
-        assert_eq!(unsafe { libc::mincore((&raw mut words[LEN / 16]).cast(), LEN / 2, resident.as_mut_ptr()) }, 0);
-        assert!(resident.iter().all(|page| *page == 0));
-        assert!(intact(&words[..LEN / 16], 3) && words[LEN / 16..].iter().all(|w| *w == 0));
-    });
+    in_child!();
+    let words = patterned(LEN, 3);
+    words[LEN / 16..].fill(0);
+    seal(Pages::Small).outcome.expect("seal");
+    assert!(maps_line(&words[LEN / 8 - 1]).contains("flashfork:"));
+    unseal(Range::ALL).unwrap();
+    let mut resident = vec![0u8; LEN / 2 / 4096];
+    // SAFETY: memory of this test and a vector of the right length.
+    assert_eq!(unsafe { libc::mincore((&raw mut words[LEN / 16]).cast(), LEN / 2, resident.as_mut_ptr()) }, 0);
+    assert!(resident.iter().all(|page| *page == 0));
+    assert!(intact(&words[..LEN / 16], 3) && words[LEN / 16..].iter().all(|w| *w == 0));
 }

@@ -1,13 +1,11 @@
 //! Disks: ext4 images made of a directory, by mkfs.ext4 (e2fsprogs), without root or a mount.
 
-use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::{fs, path::Path};
 
 use tempfile::NamedTempFile;
 
-use crate::ImageError;
-use crate::host::MKFS;
+use crate::{ImageError, host::MKFS};
 
 /// Room for what clones write, in bytes. The image is sparse: it costs nothing until used.
 const FREE: u64 = 512 << 20;
@@ -54,7 +52,12 @@ pub fn from_dir(directory: &Path, image: &Path, size_mib: Option<u64>) -> Result
         .arg(&directory)
         .arg(work.path())
         .arg(format!("{}k", size.div_ceil(BLOCK) * BLOCK / 1024));
-    MKFS.success(&mut mkfs)?;
+    if let Err(error) = MKFS.success(&mut mkfs) {
+        return Err(match size_mib.filter(|_| size < needed) {
+            Some(given) => ImageError::TooSmall { directory, given, needed: needed.div_ceil(1 << 20) },
+            None => error,
+        });
+    }
     let file = work.persist_noclobber(image).map_err(|error| ImageError::io("cannot create", image)(error.error))?;
     // Temporary files are for their owner alone; an image has no secrets that its directory hasn't.
     file.set_permissions(fs::Permissions::from_mode(0o644))
@@ -76,48 +79,4 @@ fn measure(directory: &Path, content: &mut Content) -> Result<(), ImageError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::Command;
-
-    fn debugfs(image: &Path, request: &str) -> String {
-        let output = Command::new("/usr/sbin/debugfs").args(["-R", request]).arg(image).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    #[test]
-    fn a_directory_is_in_its_image_and_the_image_is_sound() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join("root");
-        fs::create_dir_all(root.join("etc/x")).unwrap();
-        fs::write(root.join("etc/x/hello"), "hello").unwrap();
-        std::os::unix::fs::symlink("x/hello", root.join("etc/link")).unwrap();
-        for number in 0..3000 {
-            fs::write(root.join(format!("etc/x/{number}")), "").unwrap();
-        }
-        let image = dir.path().join("image");
-        from_dir(&root, &image, None).unwrap();
-        assert_eq!(debugfs(&image, "cat /etc/x/hello"), "hello");
-        assert!(debugfs(&image, "stat /etc/link").contains("\"x/hello\""));
-        assert!(!debugfs(&image, "features").contains("has_journal"));
-        assert!(Command::new("/usr/sbin/e2fsck").arg("-fn").arg(&image).output().unwrap().status.success());
-        let metadata = fs::metadata(&image).unwrap();
-        assert!(metadata.len() > FREE && metadata.blocks() * 512 < 64 << 20, "{metadata:?}");
-        // Another one of the same name is refused, and leaves it alone.
-        let error = from_dir(&root, &image, None).unwrap_err();
-        assert!(matches!(error, ImageError::Exists { .. }), "{error}");
-    }
-
-    #[test]
-    fn what_does_not_fit_is_an_error_and_leaves_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join("root");
-        fs::create_dir(&root).unwrap();
-        fs::write(root.join("big"), vec![1; 16 << 20]).unwrap();
-        let error = from_dir(&root, &dir.path().join("image"), Some(8)).unwrap_err();
-        assert!(matches!(error, ImageError::Program { program: "mkfs.ext4", .. }), "{error}");
-        assert_eq!(dir.path().read_dir().unwrap().count(), 1);
-        let error = from_dir(Path::new("/no/such"), &dir.path().join("image"), None).unwrap_err();
-        assert!(error.to_string().contains("/no/such"), "{error}");
-    }
-}
+mod tests;

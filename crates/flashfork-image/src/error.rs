@@ -57,6 +57,16 @@ pub enum ImageError {
         /// Why.
         reason: &'static str,
     },
+    /// What an image is made of needs more than it was to have.
+    #[error("an image of {given} MiB has no room for what is in {}: about {needed} MiB are needed", directory.display())]
+    TooSmall {
+        /// What it is made of.
+        directory: PathBuf,
+        /// MiB that were asked for.
+        given: u64,
+        /// MiB that it would have by default.
+        needed: u64,
+    },
     /// There is something where an image was to be made.
     #[error("{} exists already: remove it or give another name", path.display())]
     Exists {

@@ -1,11 +1,10 @@
 //! The guest that needs no image of the user's: Debian's cloud kernel and an initramfs with busybox,
 //! the modules for the monitor's devices, and the agent as its init.
 
-use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use tempfile::Builder;
 
@@ -14,9 +13,10 @@ use crate::{ImageError, KernelFiles, Module, Tree};
 /// The series whose cloud kernel guests run: the first of Debian's with VMGENID.
 pub const SERIES: &str = "6.12";
 
-/// The guest's command line: its console, an end when it panics, kvmclock (a clone's TSC says nothing of the time), the
-/// agent. `flashfork.ready=fork` added, it gives the fork signal once the agent is up.
-pub const CMDLINE: &str = "console=ttyS0 quiet panic=-1 clocksource=kvm-clock flashfork.serve=vsock";
+/// The guest's command line: its console, an end when it panics or restarts (Linux asks EFI for that, where ACPI is of
+/// the reduced kind), kvmclock (a clone's TSC says nothing of the time), the agent. `flashfork.ready=fork` added, it
+/// gives the fork signal once the agent is up.
+pub const CMDLINE: &str = "console=ttyS0 quiet panic=-1 reboot=acpi,force clocksource=kvm-clock flashfork.serve=vsock";
 
 /// Where the agent is in the guest.
 pub const AGENT: &str = "/usr/bin/flashfork-agent";

@@ -1,9 +1,8 @@
 //! Programs of the host that this crate and the lab call.
 
-use std::ffi::OsStr;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::{ffi::OsStr, io};
 
 use crate::ImageError;
 

@@ -1,9 +1,7 @@
 //! The default guest is made once, and again when a part of it changes. Fetches Debian's kernel if
 //! the cache has none.
 
-use std::fs;
-use std::path::PathBuf;
-use std::thread;
+use std::{fs, path::PathBuf, thread};
 
 use flashfork_image::guest::default_guest;
 

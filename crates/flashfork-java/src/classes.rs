@@ -1,7 +1,6 @@
 //! The classes of a virtual machine in which no Java code runs.
 
-use crate::java::Java;
-use crate::tool::Tool;
+use crate::{java::Java, tool::Tool};
 use jni_sys::jclass;
 
 /// All of them, by their names, as `java/lang/Thread`.

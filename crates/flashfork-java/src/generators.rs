@@ -5,9 +5,8 @@
 //! `NativePRNG` keeps bytes of the kernel's, and seeds of `java.util.Random` and its like are any numbers. Generators
 //! that a program has made for itself (`new Random(42)`, `new SplittableRandom()`) are its own: they are left alone.
 
-use crate::classes::Classes;
-use crate::java::Java;
 use crate::tool::{EachObject, Tool};
+use crate::{classes::Classes, java::Java};
 use jni_sys::{jclass, jfieldID, jint, jlong, jmethodID, jobject};
 use std::collections::HashSet;
 use std::ffi::{CStr, c_void};

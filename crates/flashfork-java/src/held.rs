@@ -1,15 +1,13 @@
 //! Has no Java code run: all threads that may are suspended, and none of them has the state of a generator in its
 //! hands, or in a register.
 
-use crate::classes::Classes;
 use crate::generators::{self, Generators};
-use crate::java::Java;
 use crate::tool::{EachStart, HAS_ENDED, Thread, Tool, WAS_SUSPENDED};
+use crate::{classes::Classes, java::Java};
 use jni_sys::{jfieldID, jmethodID, jobject};
-use std::collections::HashSet;
-use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
+use std::{collections::HashSet, ffi::c_void};
 
 /// How long a thread may have to do with a generator, and how often it is looked at least.
 const TURNS: u32 = 200;

@@ -24,7 +24,6 @@ const CAN_GET_BYTECODES: usize = 3;
 const CAN_SUSPEND: usize = 20;
 const CAN_SUPPORT_VIRTUAL_THREADS: usize = 44;
 
-/// `JVMTI_EVENT_THREAD_START`.
 const THREAD_START: jint = 52;
 
 /// Of a suspension: the thread has been suspended before, or has ended.

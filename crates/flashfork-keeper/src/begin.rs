@@ -1,17 +1,11 @@
 //! A template that is ready gets its name, and lets go of who has started it.
 
-use crate::message;
-use crate::numbers::Numbers;
-use crate::process;
-use crate::serve::Keeper;
-use crate::told::Told;
-use crate::warm::Ready;
+use crate::{message, numbers::Numbers, process, serve::Keeper, told::Told, warm::Ready};
 use flashfork_warm::{Facts, Tell, WAITING, Word};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, listen, recv};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::os::fd::AsFd;
-use std::time::Instant;
+use std::{os::fd::AsFd, time::Instant};
 
 /// Says that the template is ready, and waits until it has its name.
 pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {

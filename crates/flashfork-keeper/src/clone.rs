@@ -1,14 +1,10 @@
 //! Has the maker make a clone.
 
-use crate::connection::Request;
-use crate::message;
-use crate::namespaces::Time;
+use crate::{connection::Request, message, namespaces::Time};
 use flashfork_warm::{Order, PATH, Start, Step};
 use rustix::io::Errno;
-use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::{fs::File, os::unix::ffi::OsStrExt, os::unix::fs::FileExt};
 
 /// A namespace for a clone, made ahead.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! A caller, and the clone made for it.
 
-use crate::message;
-use crate::process;
+use crate::{message, process};
 use flashfork_warm::Tell;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -1,11 +1,9 @@
 //! The template's init: the first process of its namespace. It starts the program, makes namespaces for clones, and
 //! waits for everything that ends, clones among it: they are its children.
 
-use crate::namespaces;
 use crate::notes::{Note, What};
 use crate::pool::{self, Space};
-use crate::process;
-use crate::told::Told;
+use crate::{namespaces, process, told::Told};
 use flashfork_core::environment::WARM;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};

@@ -2,9 +2,8 @@
 //!
 //! From then on it makes no clones, whatever becomes of the new one: they would listen nowhere.
 
-use crate::message;
-use crate::moment;
 use crate::serve::{Keeper, facts};
+use crate::{message, moment};
 use flashfork_warm::{Order, PORTS, Tell, Why};
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};

@@ -29,8 +29,7 @@ mod variables;
 mod warm;
 
 use flashfork_warm::{Tell, WORDS_OF_UNFIT};
-use std::os::fd::AsFd;
-use std::process::ExitCode;
+use std::{os::fd::AsFd, process::ExitCode};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);

@@ -5,11 +5,10 @@
 //! thread_pthread.c). So its clones have their template's, and those libraries are told another by the shim, which
 //! finds them by their files' names. What is linked into other files would not be found.
 
-use flashfork_core::forkall::{Unfit, What};
-use std::collections::BTreeSet;
+use flashfork_core::forkall::{Fit, Unfit, What};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::Result;
 use std::path::{Path, PathBuf};
+use std::{collections::BTreeSet, io::Result};
 
 /// Numbers for clones. What a clone starts has those above its own; namespaces of other clones know nothing of them. So
 /// clones begin far from each other: however many live at a time, what they start has different numbers until it is
@@ -52,7 +51,7 @@ const TOLD: [&str; 2] = ["libcrypto.so", "libgcrypt.so"];
 const SOURCES: [&[u8]; 3] = [b"rands/drbg.c", b"rand/drbg_lib.c", b"random-csprng.c"];
 
 /// Whether the clones of a program, by its number here, have their template's.
-pub fn are_kept(program: i32) -> std::result::Result<bool, Unfit> {
+pub fn are_kept(program: i32) -> Fit<bool> {
     let all = executed(program).map_err(|e| Unfit::new(What::System, e.raw_os_error().unwrap_or(libc::EIO)))?;
     if !all.iter().any(|path| begins(path, &COMPARES)) {
         return Ok(false);

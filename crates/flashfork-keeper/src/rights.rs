@@ -1,11 +1,10 @@
 //! Whether the program still is what it was started as: its clones have what it has, and where it has given something
 //! up nobody could make them. Asked from outside, while it stands still.
 
-use flashfork_core::forkall::{Unfit, What};
+use flashfork_core::forkall::{Fit, Unfit, What};
 use std::fs::{metadata, read_link, read_to_string};
 use std::io::{Error, ErrorKind, Result};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::{os::unix::fs::MetadataExt, path::PathBuf};
 
 /// Lines of /proc/PID/status (proc_pid_status(5)) that are the keeper's, too.
 const CREDENTIALS: [&str; 4] = ["Uid:", "Gid:", "Groups:", "NoNewPrivs:"];
@@ -17,7 +16,7 @@ const NAMESPACES: [&str; 7] = ["mnt", "net", "pid_for_children", "user", "uts", 
 
 /// Compares a program with this process and with its init, all by their numbers here. `none`: it was started without
 /// capabilities.
-pub fn compare(program: i32, init: i32, none: bool) -> std::result::Result<(), Unfit> {
+pub fn compare(program: i32, init: i32, none: bool) -> Fit {
     let system = |e: Error| Unfit::new(What::System, e.raw_os_error().unwrap_or(libc::EIO));
     let status = |pid: &str| read_to_string(format!("/proc/{pid}/status")).map_err(system);
     let (its, own) = (status(&program.to_string())?, status("self")?);

@@ -3,21 +3,15 @@
 use crate::begin::{self, MOST};
 use crate::clone::{Ordered, Space, has_arguments, order};
 use crate::connection::{Clone, Connection, Request};
-use crate::file::Files;
 use crate::let_go::{self, LetGo};
 use crate::message::{self, Received};
-use crate::namespaces::Time;
-use crate::notes::Note;
-use crate::numbers::Numbers;
-use crate::process;
-use crate::told::Told;
-use crate::variables;
-use crate::warm::Ready;
+use crate::{
+    file::Files, namespaces::Time, notes::Note, numbers::Numbers, process, told::Told, variables, warm::Ready,
+};
 use flashfork_warm::{Ask, DESCRIPTORS, Facts, LISTENERS, MOST_RUNNING, ReadyAt, Step, Tell, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::AtFlags;
-use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
+use rustix::{fs::AtFlags, io::Errno};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -84,7 +78,6 @@ pub fn serve(told: Told, ready: Ready) -> ExitCode {
     }
 }
 
-/// What an event is about.
 enum About {
     Signals,
     Init,
@@ -278,7 +271,6 @@ impl Keeper {
         self.wanted.push_back(id);
     }
 
-    /// Orders the next clone, one after the other.
     fn order_next(&mut self) {
         while self.ordered.is_none() && !self.spaces.is_empty() {
             let Some(id) = self.wanted.pop_front() else { return };

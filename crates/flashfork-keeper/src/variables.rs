@@ -4,9 +4,8 @@ use crate::connection::Request;
 use flashfork_warm::variables::{LOADER, PERL, PYTHON, RUBY, RUNTIMES};
 use flashfork_warm::{Start, Tell, Why};
 use std::ffi::{CStr, OsStr};
-use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::{fs::File, os::unix::ffi::OsStrExt};
 
 /// What a caller is told in place of a clone, if they are others; where they can be read but once they are his clone's
 /// affair. This process has those of its program.

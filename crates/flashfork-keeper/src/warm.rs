@@ -1,18 +1,11 @@
 //! From the start of the program to the moment at which its threads stand still.
 
-use crate::file::Files;
 use crate::init::{self, Passed};
 use crate::message::{self, Received};
 use crate::moment::{Moment, Watch};
-use crate::namespaces;
 use crate::notes::{Note, What};
-use crate::numbers;
-use crate::process;
-use crate::relay::Relay;
-use crate::rights;
-use crate::streams;
-use crate::told::Told;
-use flashfork_core::forkall::{Seized, Unfit, WORDS, What as Reason};
+use crate::{file::Files, namespaces, numbers, process, relay::Relay, rights, streams, told::Told};
+use flashfork_core::forkall::{Fit, Seized, Unfit, WORDS, What as Reason};
 use flashfork_core::{Errno, never_seal};
 use flashfork_warm::{ADDRESSES, Order, PORTS, PREPARE, PREPARED, Tell, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -321,7 +314,7 @@ impl Warming<'_> {
 
     /// Stops the program, by its number here, sees to it that it still is what it was started as, and has it make the
     /// maker. Gives the maker's socket.
-    fn make_maker(&self, program: i32) -> Result<OwnedFd, Unfit> {
+    fn make_maker(&self, program: i32) -> Fit<OwnedFd> {
         let seized = Seized::new(program)?;
         rights::compare(program, self.init_process, self.drops)?;
         // The shim wasn't loaded.

@@ -1,9 +1,8 @@
 //! Attends to a clone until it ends: its signals to it, its exit status from it.
 
 use crate::line::{Handed, Line};
-use crate::request::Asked;
 use crate::system::{self, call, into};
-use crate::template;
+use crate::{request::Asked, template};
 use flashfork_warm::{Ask, Job, Step, Tell};
 use linux_raw_sys::general as sys;
 use linux_raw_sys::{net, prctl};
@@ -62,7 +61,6 @@ fn is_replaced(line: &Line, asked: &Asked) -> bool {
     now.is_some_and(|now| now.pid != asked.template.pid)
 }
 
-/// Nothing has come.
 struct Nothing;
 
 /// What has come of the template; none for its end, and for what is no message.

@@ -1,13 +1,10 @@
 //! Asks a template for a clone.
 
-use crate::caller;
-use crate::line::Line;
 use crate::system::{self, Fd, at, call};
-use crate::template::Template;
+use crate::{caller, line::Line, template::Template};
 use core::mem::MaybeUninit;
 use flashfork_warm::{Ask, DESCRIPTORS, PASSED_ON, Start};
-use linux_raw_sys::general as sys;
-use linux_raw_sys::net;
+use linux_raw_sys::{general as sys, net};
 use syscalls::Sysno;
 
 /// A clone that was asked for.

@@ -3,8 +3,7 @@
 
 use crate::line::{Decimal, Line, Path};
 use crate::system::{self, Fd, at, call, into};
-use linux_raw_sys::general as sys;
-use linux_raw_sys::net;
+use linux_raw_sys::{general as sys, net};
 use syscalls::Sysno;
 
 /// A connection to a template that runs.

@@ -6,12 +6,10 @@
 
 use std::time::Duration;
 
-use crate::deadline::Deadline;
-use crate::experiment::{Entry, Places, Run};
-use crate::host::HostCard;
-use crate::lock::MachineLock;
+use crate::experiment::{Entry, Places, Start};
 use crate::record::{Document, Missing};
-use crate::{BenchError, Progress};
+use crate::{BenchError, Progress, Result};
+use crate::{deadline::Deadline, lock::MachineLock};
 
 /// How long a quick run and a full one may take: four minutes and forty, less what the report and the last children
 /// need.
@@ -23,7 +21,7 @@ struct Part {
     name: &'static str,
     /// Its weight in the sharing of time: about how many seconds it takes on two CPUs.
     seconds: u64,
-    run: Run,
+    run: Start,
 }
 
 /// What a run of all experiments found.
@@ -36,12 +34,7 @@ pub struct Whole {
 }
 
 /// Runs everything of `experiments`, with fewer samples and sizes when `quick`.
-pub fn run(
-    experiments: &[Entry],
-    quick: bool,
-    here: &dyn Places,
-    progress: &mut dyn Progress,
-) -> Result<Whole, BenchError> {
+pub fn run(experiments: &[Entry], quick: bool, here: &dyn Places, progress: &mut dyn Progress) -> Result<Whole> {
     let _lock = MachineLock::acquire(progress)?;
     let whole = run_parts(&parts(experiments, quick), TIME[usize::from(!quick)], here, progress)?;
     // A report without a figure would replace the one of an earlier run.
@@ -49,14 +42,9 @@ pub fn run(
     if none && progress.interrupted() { Err(BenchError::Interrupted) } else { Ok(whole) }
 }
 
-fn run_parts(
-    parts: &[Part],
-    time: Duration,
-    here: &dyn Places,
-    progress: &mut dyn Progress,
-) -> Result<Whole, BenchError> {
+fn run_parts(parts: &[Part], time: Duration, here: &dyn Places, progress: &mut dyn Progress) -> Result<Whole> {
     let whole = Deadline::after(time);
-    let (mut document, mut void) = (Document::new(HostCard::read()?, Vec::new()), Vec::new());
+    let (mut document, mut void) = (Document::here(Vec::new())?, Vec::new());
     let mut said = Vec::new();
     for (number, part) in parts.iter().enumerate() {
         let leave_out = |reason: String, progress: &mut dyn Progress| {
@@ -143,29 +131,8 @@ impl Progress for Stage<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Record;
     use crate::{Outcome, Silent};
-
-    /// Nothing of flashfork is there.
-    struct Nowhere;
-
-    impl Places for Nowhere {
-        fn command(&self) -> Result<std::path::PathBuf, BenchError> {
-            Err(BenchError::Unable("nothing is installed".to_owned()))
-        }
-        fn shim(&self) -> Result<std::path::PathBuf, BenchError> {
-            self.command()
-        }
-        fn shell(&self) -> Result<std::path::PathBuf, BenchError> {
-            self.command()
-        }
-        fn agent(&self) -> Result<std::path::PathBuf, BenchError> {
-            self.command()
-        }
-        fn cache(&self, _name: &str) -> Result<std::path::PathBuf, BenchError> {
-            self.command()
-        }
-    }
+    use crate::{experiment::Nowhere, record::Record};
 
     /// Wants to stop before anything is measured.
     struct Stopped;
@@ -191,10 +158,10 @@ mod tests {
 
     fn measured(name: &'static str, deadline: Deadline) -> Outcome {
         let record = Record::new(name, "seal", [], "s", vec![deadline.left().as_secs_f64()]).unwrap();
-        Outcome { document: Document::new(HostCard::read().unwrap(), vec![record]), table: String::new() }
+        Outcome { document: Document::here(vec![record]).unwrap(), table: String::new() }
     }
 
-    fn part(name: &'static str, end: fn(Outcome) -> Result<Outcome, BenchError>) -> Part {
+    fn part(name: &'static str, end: fn(Outcome) -> Result<Outcome>) -> Part {
         Part { name, seconds: 10, run: Box::new(move |_, progress| end(measured(name, progress.deadline()))) }
     }
 

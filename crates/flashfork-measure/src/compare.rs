@@ -10,10 +10,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::BenchError;
 use crate::host::HostCard;
 use crate::record::{Document, Record, Values};
 use crate::stats::{RankTest, Ratio, Rounds, holm, median, rank_test, ratio_of_medians, smallest_p};
+use crate::{BenchError, Result};
 
 /// Differences of medians up to this share are of no consequence, significant or not.
 const NEGLIGIBLE: f64 = 0.03;
@@ -74,12 +74,12 @@ pub struct Comparison {
 }
 
 /// Compares the record files `first` and `second`. Fails when one can't be read or they have no cell in common.
-pub fn files(first: &Path, second: &Path) -> Result<Comparison, BenchError> {
+pub fn files(first: &Path, second: &Path) -> Result<Comparison> {
     documents(&Document::read(first)?, &Document::read(second)?)
 }
 
 /// Compares two documents. Fails when they have no cell in common.
-pub fn documents(first: &Document, second: &Document) -> Result<Comparison, BenchError> {
+pub fn documents(first: &Document, second: &Document) -> Result<Comparison> {
     let mut rest: Vec<&Record> = second.records.iter().collect();
     let (mut pairs, mut only_first) = (Vec::new(), 0);
     for record in &first.records {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn document(records: Vec<Record>) -> Document {
-        Document::new(HostCard::read().unwrap(), records)
+        Document::here(records).unwrap()
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Why an experiment could not be run or finished.
 
-use std::io;
-use std::path::PathBuf;
+use std::{fmt::Display, io, path::PathBuf};
 
 /// An experiment's failure: what could not be done, why, and where it helps, what to do.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +105,21 @@ pub enum BenchError {
     Unable(String),
 }
 
+/// What comes of a part of an experiment.
+pub type Result<T = (), E = BenchError> = std::result::Result<T, E>;
+
+/// What a failed system call or file operation is for an experiment.
+pub trait OrCant<T> {
+    /// [`BenchError::System`], with `what` was being done as it follows "can't".
+    fn or_cant(self, what: impl Display) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> OrCant<T> for Result<T, E> {
+    fn or_cant(self, what: impl Display) -> Result<T> {
+        self.map_err(|error| BenchError::system(what.to_string(), error))
+    }
+}
+
 /// Whether a program could not be started because it isn't there. Where PATH has a directory that may not be searched,
 /// that is what the system says instead.
 pub fn is_missing(error: &io::Error) -> bool {
@@ -124,6 +138,11 @@ impl BenchError {
     /// A failed system call or file operation, with what was being done.
     pub fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::System { what: what.into(), source: source.into() }
+    }
+
+    /// What can't be done here, in the words of another error.
+    pub fn unable(error: impl Display) -> Self {
+        Self::Unable(error.to_string())
     }
 
     /// Whether it means that what was measured can't be believed: a child or a parent had other bytes or another end

@@ -3,15 +3,9 @@
 
 use std::path::PathBuf;
 
+use crate::{BenchError, Outcome, Progress, Result, warnings};
+use crate::{host::HostCard, lock::MachineLock, record::Document, run::Run, worker::Registered};
 use clap::{ArgMatches, Command};
-use serde_json::Value;
-
-use crate::host::HostCard;
-use crate::lock::MachineLock;
-use crate::record::{self, Document, Missing, Record};
-use crate::sampling::{Ended, Series};
-use crate::worker::Registered;
-use crate::{BenchError, Outcome, Progress, warnings};
 
 /// An experiment. The type that implements it is that of its options, with what `clap` needs to parse them.
 pub trait Experiment: clap::Args {
@@ -21,18 +15,17 @@ pub trait Experiment: clap::Args {
     const ABOUT: &'static str;
     /// The subjects of its workers.
     const WORKERS: &'static [Registered] = &[];
-
-    /// Measures into `results`. An error in the middle, or an interruption, loses nothing that was kept there before.
-    ///
-    /// It stays within [`Progress::deadline`] and looks at [`Progress::interrupted`] at each step, or hands both to
-    /// [`crate::sampling::sample`].
-    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError>;
-
     /// The page for people, drawn from the records alone, so that those of a file make the same page.
-    fn page(document: &Document) -> String;
+    const PAGE: fn(&Document) -> String;
+
+    /// Measures into `run`. An error in the middle, or an interruption, loses nothing that was kept there before.
+    ///
+    /// It stays within [`Progress::deadline`] and looks at [`Progress::interrupted`] at each step, or uses
+    /// [`Run::sample`], which does both.
+    fn measure(&self, run: &mut Run) -> Result;
 
     /// The figure of its records, as SVG; `None` where it has no figure, or `document` no records of it.
-    fn figure(_document: &Document) -> Option<Result<String, BenchError>> {
+    fn figure(_document: &Document) -> Option<Result<String>> {
         None
     }
 
@@ -46,114 +39,50 @@ pub trait Experiment: clap::Args {
 /// Where the parts of flashfork are that an experiment may need. An error says what to do.
 pub trait Places {
     /// The command `flashfork`.
-    fn command(&self) -> Result<PathBuf, BenchError>;
+    fn command(&self) -> Result<PathBuf>;
     /// The shim, `libflashfork_preload.so`.
-    fn shim(&self) -> Result<PathBuf, BenchError>;
+    fn shim(&self) -> Result<PathBuf>;
     /// `flashfork-shell`, which virtual machines run in.
-    fn shell(&self) -> Result<PathBuf, BenchError>;
+    fn shell(&self) -> Result<PathBuf>;
     /// The guest agent, a static program; it need not be there.
-    fn agent(&self) -> Result<PathBuf, BenchError>;
+    fn agent(&self) -> Result<PathBuf>;
     /// A directory of this name for what can be made or downloaded again; it need not be there.
-    fn cache(&self, name: &str) -> Result<PathBuf, BenchError>;
+    fn cache(&self, name: &str) -> Result<PathBuf>;
 }
 
-/// What is left out for want of time says so.
-const NO_TIME: &str = "time was up before it began";
-/// So does what an interrupted run did not come to.
-const INTERRUPTED: &str = "the run was interrupted";
-
-/// What an experiment has found so far.
+/// Nothing of flashfork is there: for experiments that need none of it.
 #[derive(Debug)]
-pub struct Results {
-    experiment: &'static str,
-    /// What was measured.
-    pub records: Vec<Record>,
-    /// What could not be, and why.
-    pub missing: Vec<Missing>,
-}
+pub struct Nowhere;
 
-impl Results {
-    /// Nothing yet.
-    pub fn new(experiment: &'static str) -> Self {
-        Self { experiment, records: Vec::new(), missing: Vec::new() }
+impl Places for Nowhere {
+    fn command(&self) -> Result<PathBuf> {
+        Err(BenchError::Unable("nothing is installed".to_owned()))
     }
-
-    /// Takes down that a cell can't be measured, and tells the user now.
-    pub fn leave_out(&mut self, cell: impl Into<String>, reason: impl Into<String>, progress: &mut dyn Progress) {
-        let (cell, reason) = (cell.into(), reason.into());
-        progress.note(&format!("left out: {cell}: {reason}"));
-        self.missing.push(Missing { experiment: self.experiment.to_owned(), cell, reason });
+    fn shim(&self) -> Result<PathBuf> {
+        self.command()
     }
-
-    /// The same for every method this host can't, and for what there is no time left for.
-    pub fn no_time_for(&mut self, cell: impl Into<String>, progress: &mut dyn Progress) {
-        self.leave_out(cell, NO_TIME, progress);
+    fn shell(&self) -> Result<PathBuf> {
+        self.command()
     }
-
-    /// Keeps what [`crate::sampling`] took, unless that is nothing, with what was `chosen` and what was `observed`
-    /// beside.
-    pub fn keep<'a, M>(
-        &mut self,
-        method: &str,
-        chosen: impl IntoIterator<Item = (&'a str, Value)>,
-        observed: impl IntoIterator<Item = (&'a str, Value)>,
-        unit: &str,
-        series: &Series<M>,
-        ended: Ended,
-    ) -> Result<(), BenchError> {
-        if series.rounds.flat().is_empty() {
-            return Ok(());
-        }
-        let record = record::of_series(self.experiment, method, chosen, unit, series, ended)?;
-        self.records.push(record.beside(observed));
-        Ok(())
+    fn agent(&self) -> Result<PathBuf> {
+        self.command()
     }
-
-    /// What the experiment hands back. When `measured` is an error, what was measured before is kept beside it, unless
-    /// the error says that figures can't be believed, or there are none. `interrupted`: the user wanted to stop.
-    fn conclude(
-        mut self,
-        host: HostCard,
-        measured: Result<(), BenchError>,
-        interrupted: bool,
-        table: impl FnOnce(&Document) -> String,
-    ) -> Result<Outcome, BenchError> {
-        let why = match measured {
-            Err(error) if error.voids() => return Err(error),
-            // An outcome without a figure would replace the records of an earlier run.
-            _ if interrupted && self.records.is_empty() => return Err(BenchError::Interrupted),
-            Err(error) if self.records.is_empty() => return Err(error),
-            other => other.err(),
-        };
-        let reason = why.as_ref().map(ToString::to_string).or_else(|| interrupted.then(|| INTERRUPTED.to_owned()));
-        if let Some(reason) = reason {
-            let experiment = self.experiment.to_owned();
-            self.missing.push(Missing { experiment, cell: "the rest".to_owned(), reason });
-        }
-        let document = Document { missing: self.missing, ..Document::new(host, self.records) };
-        let outcome = Outcome { table: table(&document), document };
-        match why {
-            None => Ok(outcome),
-            Some(why) => Err(BenchError::Unfinished { outcome: Box::new(outcome), why: Box::new(why) }),
-        }
+    fn cache(&self, _name: &str) -> Result<PathBuf> {
+        self.command()
     }
 }
 
 /// Runs an experiment: waits for the machine-wide lock, reads the host card, measures, renders the page.
-pub fn run<E: Experiment>(
-    experiment: &E,
-    here: &dyn Places,
-    progress: &mut dyn Progress,
-) -> Result<Outcome, BenchError> {
+pub fn run<E: Experiment>(experiment: &E, here: &dyn Places, progress: &mut dyn Progress) -> Result<Outcome> {
     let _lock = MachineLock::acquire(progress)?;
     let host = HostCard::read()?;
-    let mut results = Results::new(E::NAME);
-    let measured = experiment.measure(here, &mut results, progress);
-    results.conclude(host, measured, progress.interrupted(), E::page)
+    let mut run = Run::new(E::NAME, here, progress);
+    let measured = experiment.measure(&mut run);
+    run.conclude(host, measured, E::PAGE)
 }
 
 /// A run with options that are decided.
-pub type Run = Box<dyn Fn(&dyn Places, &mut dyn Progress) -> Result<Outcome, BenchError>>;
+pub type Start = Box<dyn Fn(&dyn Places, &mut dyn Progress) -> Result<Outcome>>;
 
 /// An [`Experiment`], its options' type forgotten.
 #[derive(Debug, Clone, Copy)]
@@ -165,10 +94,10 @@ pub struct Entry {
     /// The subjects of its workers.
     pub workers: &'static [Registered],
     arguments: fn(Command) -> Command,
-    parse: fn(&ArgMatches) -> Result<Run, clap::Error>,
-    in_all: fn(bool) -> Option<(Run, u64)>,
+    parse: fn(&ArgMatches) -> Result<Start, clap::Error>,
+    in_all: fn(bool) -> Option<(Start, u64)>,
     page: fn(&Document) -> String,
-    figure: fn(&Document) -> Option<Result<String, BenchError>>,
+    figure: fn(&Document) -> Option<Result<String>>,
 }
 
 impl Entry {
@@ -179,9 +108,9 @@ impl Entry {
             about: E::ABOUT,
             workers: E::WORKERS,
             arguments: E::augment_args,
-            parse: |matches| Ok(run_of(E::from_arg_matches(matches)?)),
-            in_all: |quick| E::in_all(quick).map(|(options, seconds)| (run_of(options), seconds)),
-            page: E::page,
+            parse: |matches| Ok(start_of(E::from_arg_matches(matches)?)),
+            in_all: |quick| E::in_all(quick).map(|(options, seconds)| (start_of(options), seconds)),
+            page: E::PAGE,
             figure: E::figure,
         }
     }
@@ -192,12 +121,12 @@ impl Entry {
     }
 
     /// The run that `matches` of its command asks for.
-    pub fn parse(&self, matches: &ArgMatches) -> Result<Run, clap::Error> {
+    pub fn parse(&self, matches: &ArgMatches) -> Result<Start, clap::Error> {
         (self.parse)(matches)
     }
 
     /// The run that is part of `bench all`, and its weight in time, in seconds.
-    pub fn in_all(&self, quick: bool) -> Option<(Run, u64)> {
+    pub fn in_all(&self, quick: bool) -> Option<(Start, u64)> {
         (self.in_all)(quick)
     }
 
@@ -210,12 +139,12 @@ impl Entry {
     }
 
     /// The figure of `document`, if it has one and there are records of it.
-    pub fn figure(&self, document: &Document) -> Option<Result<String, BenchError>> {
+    pub fn figure(&self, document: &Document) -> Option<Result<String>> {
         (self.figure)(document)
     }
 }
 
-fn run_of<E: Experiment + 'static>(experiment: E) -> Run {
+fn start_of<E: Experiment + 'static>(experiment: E) -> Start {
     Box::new(move |here, progress| run(&experiment, here, progress))
 }
 
@@ -233,18 +162,32 @@ pub fn page(document: &Document, parts: impl IntoIterator<Item = String>) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::{INTERRUPTED, Row};
+    use serde_json::json;
 
-    fn measured(records: usize, error: Option<BenchError>) -> Result<Outcome, BenchError> {
+    fn measured(records: usize, error: Option<BenchError>) -> Result<Outcome> {
         ended(records, error, false)
     }
 
-    fn ended(records: usize, error: Option<BenchError>, interrupted: bool) -> Result<Outcome, BenchError> {
-        let mut results = Results::new("fork");
-        for size in 0..records {
-            results.records.push(Record::new("fork", "seal", [("size", size.into())], "us", vec![1.0]).unwrap());
+    /// Interrupted, or not.
+    struct Stopped(bool);
+
+    impl Progress for Stopped {
+        fn begin(&mut self, _: &str, _: u64) {}
+        fn step(&mut self) {}
+        fn note(&mut self, _: &str) {}
+        fn interrupted(&self) -> bool {
+            self.0
         }
-        results
-            .conclude(HostCard::read().unwrap(), error.map_or(Ok(()), Err), interrupted, |document| page(document, []))
+    }
+
+    fn ended(records: usize, error: Option<BenchError>, interrupted: bool) -> Result<Outcome> {
+        let mut progress = Stopped(interrupted);
+        let mut run = Run::new("fork", &Nowhere, &mut progress);
+        for size in 0..records {
+            run.keep(Row::of("seal", "us", json!({ "size": size })), vec![1.0]).unwrap();
+        }
+        run.conclude(HostCard::read().unwrap(), error.map_or(Ok(()), Err), |document| page(document, []))
     }
 
     fn died() -> Option<BenchError> {
@@ -273,8 +216,10 @@ mod tests {
     fn an_interrupted_run_without_a_figure_is_no_outcome() {
         let error = ended(0, None, true).unwrap_err();
         assert_eq!(error.to_string(), "interrupted before anything was measured");
-        let part = ended(2, None, true).unwrap().document;
-        assert_eq!((part.records.len(), part.missing[0].reason.as_str()), (2, INTERRUPTED));
+        for stopped in [None, Some(BenchError::Interrupted)] {
+            let part = ended(2, stopped, true).unwrap().document;
+            assert_eq!((part.records.len(), part.missing[0].reason.as_str()), (2, INTERRUPTED));
+        }
         assert!(
             ended(0, None, false).unwrap().document.records.is_empty(),
             "what can't be measured here isn't an interrupt"

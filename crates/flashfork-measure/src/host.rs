@@ -1,14 +1,12 @@
 //! The host card: what a reader must know about the machine before believing a figure.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use procfs::Current;
 use serde::{Deserialize, Serialize};
 
-use crate::{BenchError, pin};
+use crate::{BenchError, Result, pin};
 
 /// The machine an experiment ran on, as it was when the experiment began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,7 +56,7 @@ pub struct HostCard {
 
 impl HostCard {
     /// Reads the card of this machine. Fails only without `/proc`.
-    pub fn read() -> Result<Self, BenchError> {
+    pub fn read() -> Result<Self> {
         let proc = |error: procfs::ProcError| {
             BenchError::system("read the host card from /proc", std::io::Error::other(error))
         };

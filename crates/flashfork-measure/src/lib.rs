@@ -10,7 +10,8 @@
 //!   is gone however a run ends.
 //! - [`stats`], [`record`], [`host`], [`target`]: what was measured, where, how sure it is, and whether
 //!   promises hold.
-//! - [`experiment`]: what all experiments do in the same way; [`all`]: every one of a list in one run.
+//! - [`experiment`], [`run`], [`cells`]: what all experiments do in the same way; [`all`]: every one of a list in one
+//!   run.
 //! - [`report`], [`plot`], [`compare`], [`warnings`]: the page about a run, its figures, two runs beside each other,
 //!   and what to beware of.
 //!
@@ -21,6 +22,7 @@
 //! [`Outcome::table`].
 
 pub mod all;
+pub mod cells;
 pub mod compare;
 mod deadline;
 pub mod error;
@@ -33,6 +35,7 @@ pub mod plot;
 pub mod progress;
 pub mod record;
 pub mod report;
+pub mod run;
 pub mod sampling;
 pub mod stats;
 pub mod target;
@@ -40,11 +43,18 @@ pub mod warnings;
 pub mod workdir;
 pub mod worker;
 
+pub use cells::{median_time, met, shown, spread, spread_of_rounds, titled};
 pub use deadline::Deadline;
-pub use error::BenchError;
-pub use experiment::{Experiment, Places};
+pub use error::{BenchError, OrCant, Result};
+pub use experiment::{Experiment, Places, page};
 pub use progress::{Progress, Silent};
-pub use worker::worker_main;
+pub use record::{Document, Record, numbers};
+pub use run::{Row, Run};
+pub use sampling::{Effort, Visit};
+pub use stats::{Ratio, Rounds, Summary, median, quantile_of, ratio_of_medians};
+pub use target::{Target, Unit, promises};
+pub use workdir::WorkDir;
+pub use worker::{Registered, Subject, Worker, worker_main};
 
 /// What an experiment hands back: the records for machines and the table for people.
 #[derive(Debug, Clone)]

@@ -1,17 +1,16 @@
 //! One experiment at a time on a machine: `flock(2)` on a file that every user can open.
 
-use std::cell::RefCell;
 use std::fs::{File, OpenOptions, Permissions};
-use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
+use std::{cell::RefCell, io};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::error::if_denied;
-use crate::{BenchError, Progress};
+use crate::{BenchError, Progress, Result};
 
 const NAME: &str = "flashfork-bench.lock";
 const RETRY: Duration = Duration::from_millis(50);
@@ -32,7 +31,7 @@ pub struct MachineLock {
 impl MachineLock {
     /// Waits for the lock. When it isn't free within a second, `progress` is told once. Fails when the user wants to
     /// stop.
-    pub fn acquire(progress: &mut dyn Progress) -> Result<Self, BenchError> {
+    pub fn acquire(progress: &mut dyn Progress) -> Result<Self> {
         if let Some(file) = HELD.with_borrow(Weak::upgrade) {
             return Ok(Self { _file: file });
         }
@@ -42,7 +41,7 @@ impl MachineLock {
     }
 
     /// Waits for the lock on the file `path`.
-    fn acquire_at(path: &Path, progress: &mut dyn Progress) -> Result<Self, BenchError> {
+    fn acquire_at(path: &Path, progress: &mut dyn Progress) -> Result<Self> {
         let failed = |error: io::Error| {
             let cure = if_denied(&error, "let everybody read it or remove it, which its owner or root can do");
             BenchError::system(format!("lock {}{cure}", path.display()), error)

@@ -2,27 +2,28 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::BenchError;
+use crate::error::OrCant;
+use crate::{BenchError, Result};
 
 /// The CPUs this thread may run on, ascending. `sched_getaffinity(2)`.
-pub fn allowed_cpus() -> Result<Vec<usize>, BenchError> {
-    let set = sched_getaffinity(None).map_err(|errno| BenchError::system("read the allowed CPUs", errno))?;
+pub fn allowed_cpus() -> Result<Vec<usize>> {
+    let set = sched_getaffinity(None).or_cant("read the allowed CPUs")?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
 /// The CPU experiments use: the last allowed one, because interrupts and housekeeping tend to sit on the first.
-pub fn chosen_cpu() -> Result<usize, BenchError> {
+pub fn chosen_cpu() -> Result<usize> {
     allowed_cpus()?.pop().ok_or_else(|| BenchError::Unable("this process is allowed on no CPU".into()))
 }
 
 /// Keeps the calling thread, and what it forks or starts from now on, on `cpu`. `sched_setaffinity(2)`.
-pub fn pin(cpu: usize) -> Result<(), BenchError> {
+pub fn pin(cpu: usize) -> Result {
     if cpu >= CpuSet::MAX_CPU {
         return Err(BenchError::Unable(format!("CPU {cpu} is beyond the {} this program can name", CpuSet::MAX_CPU)));
     }
     let mut set = CpuSet::new();
     set.set(cpu);
-    sched_setaffinity(None, &set).map_err(|errno| BenchError::system(format!("pin to CPU {cpu}"), errno))
+    sched_setaffinity(None, &set).or_cant(format_args!("pin to CPU {cpu}"))
 }
 
 #[cfg(test)]

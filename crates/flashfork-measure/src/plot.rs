@@ -6,8 +6,7 @@ mod labels;
 pub use compact::compact;
 pub use labels::apart;
 
-use std::error::Error;
-use std::ops::Range;
+use std::{error::Error, ops::Range};
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};

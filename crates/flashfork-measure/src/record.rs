@@ -8,10 +8,8 @@ mod packed;
 pub use cell::{sort_names, words};
 pub use digits::kept;
 
-use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
-use std::path::Path;
+use std::{collections::BTreeMap, fs::File, path::Path};
 
 use bzip2::Compression;
 use bzip2::bufread::BzDecoder;
@@ -19,10 +17,10 @@ use bzip2::write::BzEncoder;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::BenchError;
 use crate::host::HostCard;
 use crate::sampling::{Ended, Series};
 use crate::stats::{Rounds, Summary};
+use crate::{BenchError, Result};
 
 /// The schema this version writes and reads.
 pub const SCHEMA: &str = "flashfork.bench/2";
@@ -103,7 +101,7 @@ impl Record {
         chosen: impl IntoIterator<Item = (&'a str, Value)>,
         unit: &str,
         samples: Vec<f64>,
-    ) -> Result<Self, BenchError> {
+    ) -> Result<Self> {
         let samples: Vec<f64> = samples.into_iter().map(kept).collect();
         let Some(Summary { n, min, p50, p90, p99, max, .. }) = Summary::of(&samples) else {
             return Err(BenchError::Unable(format!(
@@ -124,16 +122,35 @@ impl Record {
         chosen: impl IntoIterator<Item = (&'a str, Value)>,
         unit: &str,
         rounds: &Rounds,
-    ) -> Result<Self, BenchError> {
+    ) -> Result<Self> {
+        Ok(Self::new(experiment, method, chosen, unit, rounds.flat())?.in_rounds(rounds))
+    }
+
+    /// The record of the same samples with how many each of these rounds had.
+    pub(crate) fn in_rounds(self, rounds: &Rounds) -> Self {
         let counts: Vec<usize> = rounds.0.iter().map(Vec::len).collect();
-        let record = Self::new(experiment, method, chosen, unit, rounds.flat())?;
-        Ok(record.beside([(SAMPLES_PER_ROUND, counts.into())]))
+        self.beside([(SAMPLES_PER_ROUND, counts.into())])
     }
 
     /// The record with what was observed beside the samples.
     pub fn beside<'a>(mut self, observed: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         self.observed.append(&mut named(observed));
         self
+    }
+
+    /// A whole number that was chosen.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.chosen.get(name)?.as_u64()
+    }
+
+    /// A number that was chosen.
+    pub fn float(&self, name: &str) -> Option<f64> {
+        self.chosen.get(name)?.as_f64()
+    }
+
+    /// A text that was chosen.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.chosen.get(name)?.as_str()
     }
 
     /// What was chosen, in words: "measure call, size 1G".
@@ -148,10 +165,9 @@ impl Record {
 
     /// Experiment and method, for messages.
     pub fn label(&self) -> String {
-        let size = self.chosen.get("size").and_then(Value::as_u64);
-        let measure = self.chosen.get("measure").and_then(Value::as_str);
-        let size = size.map_or(String::new(), |size| format!(", {}", flashfork_terminal::size::show(size)));
-        let measure = measure.map_or(String::new(), |measure| format!(", {measure}"));
+        let size =
+            self.number("size").map_or(String::new(), |size| format!(", {}", flashfork_terminal::size::show(size)));
+        let measure = self.text("measure").map_or(String::new(), |measure| format!(", {measure}"));
         format!("{} {}{size}{measure}", self.experiment, self.method)
     }
 
@@ -193,22 +209,22 @@ fn summary(samples: &[f64]) -> serde_json::Map<String, Value> {
     named.map(|(name, value)| (name.to_owned(), value.into())).chain([count]).collect()
 }
 
+/// The whole numbers that were chosen under this name, ascending, each once.
+pub fn numbers<'a>(records: impl IntoIterator<Item = &'a Record>, name: &str) -> Vec<u64> {
+    let mut numbers: Vec<u64> = records.into_iter().filter_map(|record| record.number(name)).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
 fn named<'a>(values: impl IntoIterator<Item = (&'a str, Value)>) -> Values {
     values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// A record of what [`crate::sampling`] took, with the warm-up and why it ended.
-pub fn of_series<'a, M>(
-    experiment: &str,
-    method: &str,
-    chosen: impl IntoIterator<Item = (&'a str, Value)>,
-    unit: &str,
-    series: &Series<M>,
-    ended: Ended,
-) -> Result<Record, BenchError> {
+/// The record of a series that [`crate::sampling`] took, with its rounds, the warm-up and why it ended.
+pub(crate) fn of_series<M>(record: Record, series: &Series<M>, ended: Ended) -> Record {
     let warm_up: Vec<f64> = series.warm_up.iter().copied().map(kept).collect();
-    let observed = [(WARM_UP, warm_up.into()), ("ended", ended.name().into())];
-    Ok(Record::of_rounds(experiment, method, chosen, unit, &series.rounds)?.beside(observed))
+    record.in_rounds(&series.rounds).beside([(WARM_UP, warm_up.into()), ("ended", ended.as_ref().into())])
 }
 
 impl Document {
@@ -221,6 +237,11 @@ impl Document {
         Self { schema: SCHEMA.to_owned(), host, records, missing: Vec::new() }
     }
 
+    /// A document of `records` taken here.
+    pub fn here(records: Vec<Record>) -> Result<Self> {
+        Ok(Self::new(HostCard::read()?, records))
+    }
+
     /// The record of `method` in `experiment` for which this was chosen.
     pub fn find(&self, experiment: &str, method: &str, wanted: &[(&str, Value)]) -> Option<&Record> {
         self.records.iter().find(|record| {
@@ -230,15 +251,20 @@ impl Document {
         })
     }
 
+    /// The records of `experiment`.
+    pub fn of(&self, experiment: &str) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(move |record| record.experiment == experiment)
+    }
+
     /// Writes the document to `path` as one line of JSON.
-    pub fn write(&self, path: &Path) -> Result<(), BenchError> {
+    pub fn write(&self, path: &Path) -> Result {
         let failed = |error: std::io::Error| BenchError::system(format!("write {}", path.display()), error);
         File::create(path).and_then(|mut file| self.write_to(&mut file)).map_err(failed)
     }
 
     /// Writes it to `path` packed by bzip2, the samples of each round in order of size: which of one record was taken
     /// together with which of another can't be told there.
-    pub fn write_packed(&self, path: &Path) -> Result<(), BenchError> {
+    pub fn write_packed(&self, path: &Path) -> Result {
         let failed = |error: std::io::Error| BenchError::system(format!("write {}", path.display()), error);
         File::create(path).and_then(|file| self.pack_to(file)).map_err(failed)
     }
@@ -263,7 +289,7 @@ impl Document {
 
     /// Reads a document written by [`Document::write`], packed by bzip2 or not. It refuses other schemas, and summaries
     /// that contradict their samples.
-    pub fn read(path: &Path) -> Result<Self, BenchError> {
+    pub fn read(path: &Path) -> Result<Self> {
         let read = |error| BenchError::system(format!("read {}", path.display()), error);
         let mut file = BufReader::new(File::open(path).map_err(read)?);
         let wrong = |why: String| BenchError::Record { path: path.to_owned(), why };
@@ -305,7 +331,7 @@ mod tests {
     #[test]
     fn a_document_survives_the_file() {
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-        let document = Document::new(HostCard::read().unwrap(), vec![record()]);
+        let document = Document::here(vec![record()]).unwrap();
         document.write(&path).unwrap();
         assert_eq!(Document::read(&path).unwrap(), document);
     }
@@ -313,7 +339,7 @@ mod tests {
     #[test]
     fn a_packed_file_is_read() {
         let dir = tempfile::tempdir().unwrap();
-        let document = Document::new(HostCard::read().unwrap(), vec![record()]);
+        let document = Document::here(vec![record()]).unwrap();
         let mut text = Vec::new();
         document.write_to(&mut text).unwrap();
         let bzip2 = dir.path().join("records.json.bz2");
@@ -331,7 +357,7 @@ mod tests {
         };
         let document = |rounds: [&[&[f64]]; 3]| {
             let records = rounds.iter().enumerate().map(|(size, rounds)| of(size, rounds)).collect();
-            Document::new(HostCard::read().unwrap(), records)
+            Document::here(records).unwrap()
         };
         let taken = document([&[&[3.0, 1.0 / 3.0], &[2e9, 7.0, 1.0]], &[&[1.0, 0.0]], &[&[1e-300, 9e300], &[-2.0]]]);
         taken.write_packed(&path).unwrap();
@@ -353,7 +379,7 @@ mod tests {
 
     #[test]
     fn the_json_has_the_documented_shape() {
-        let value = serde_json::to_value(Document::new(HostCard::read().unwrap(), vec![record()])).unwrap();
+        let value = serde_json::to_value(Document::here(vec![record()]).unwrap()).unwrap();
         assert_eq!(value["schema"], "flashfork.bench/2");
         assert!(value["host"]["kernel"].is_string());
         let record = value["records"][0].as_object().unwrap();
@@ -369,7 +395,7 @@ mod tests {
     #[test]
     fn refuses_other_schemas_and_false_summaries() {
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-        let mut document = Document::new(HostCard::read().unwrap(), vec![record()]);
+        let mut document = Document::here(vec![record()]).unwrap();
         document.records[0].p50 += 1.0;
         document.write(&path).unwrap();
         assert!(Document::read(&path).unwrap_err().to_string().contains("does not follow"));
@@ -396,7 +422,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "nothing that was chosen tells these records apart")]
     fn records_that_can_not_be_told_apart_are_a_mistake_of_who_makes_them() {
-        Document::new(HostCard::read().unwrap(), vec![record(), record()]);
+        Document::here(vec![record(), record()]).unwrap();
     }
 
     #[test]

@@ -6,13 +6,10 @@
 mod csv;
 mod page;
 
-use std::fs;
-use std::io::Write;
-use std::path::Path;
+use std::{fs, io::Write, path::Path};
 
-use crate::BenchError;
-use crate::host::HostCard;
-use crate::record::Document;
+use crate::{BenchError, Result};
+use crate::{host::HostCard, record::Document};
 
 /// A figure.
 #[derive(Debug, Clone)]
@@ -59,7 +56,7 @@ fn standalone(svg: &str, host: &HostCard) -> String {
 
 /// Writes the report about `document`, with its `findings` in a few sentences and its `figures`, into `dir`, which is
 /// made if it isn't there. Each file is put in place whole; the page comes last.
-pub fn write(document: &Document, findings: &[String], figures: &[Figure], dir: &Path) -> Result<(), BenchError> {
+pub fn write(document: &Document, findings: &[String], figures: &[Figure], dir: &Path) -> Result {
     let failed = |error: std::io::Error| BenchError::system(format!("write the report in {}", dir.display()), error);
     let data = serde_json::to_vec(document).map_err(|error| failed(error.into()))?;
     let mut files: Vec<(String, Vec<u8>)> =
@@ -80,7 +77,7 @@ pub fn write(document: &Document, findings: &[String], figures: &[Figure], dir: 
 }
 
 /// Finds out whether a report can be written into `dir`, before anything is measured.
-pub fn try_place(dir: &Path) -> Result<(), BenchError> {
+pub fn try_place(dir: &Path) -> Result {
     let failed = |error: std::io::Error| BenchError::system(format!("write a report in {}", dir.display()), error);
     fs::create_dir_all(dir).map_err(failed)?;
     tempfile::Builder::new().prefix(".flashfork-").tempfile_in(dir).map_err(failed)?;

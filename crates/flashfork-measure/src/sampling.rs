@@ -7,12 +7,12 @@
 //!
 //! [`order`]: crate::order
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use crate::deadline::Deadline;
-use crate::order::shuffled_round;
 use crate::stats::{Rounds, median, median_interval};
-use crate::{BenchError, Progress};
+use crate::{Progress, Result};
+use crate::{deadline::Deadline, order::shuffled_round};
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,6 +36,12 @@ impl Effort {
         Self { warm_up: 0, least: rounds, most: rounds, precision: 0.0, cap: Duration::MAX }
     }
 
+    /// As many of these rounds as it takes for a precision, after one of warm-up; no longer than so many seconds.
+    pub fn precise(precision: f64, rounds: RangeInclusive<usize>, seconds: u64) -> Self {
+        let cap = Duration::from_secs(seconds);
+        Self { warm_up: 1, least: *rounds.start(), most: *rounds.end(), precision, cap }
+    }
+
     /// The same, but over by `deadline`.
     pub fn until(self, deadline: Deadline) -> Self {
         Self { cap: self.cap.min(deadline.left()), ..self }
@@ -48,7 +54,8 @@ impl Effort {
 }
 
 /// Why sampling ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Ended {
     /// Every cell is precise.
     Precise,
@@ -60,19 +67,6 @@ pub enum Ended {
     Interrupted,
     /// A visit failed.
     Failed,
-}
-
-impl Ended {
-    /// The word in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Precise => "precise",
-            Self::Rounds => "rounds",
-            Self::Time => "time",
-            Self::Interrupted => "interrupted",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// What one visit of a cell yields: samples by measure. The first measure is the one precision is judged by.
@@ -114,8 +108,8 @@ pub fn sample<M: Copy + PartialEq>(
     effort: &Effort,
     seed: u64,
     progress: &mut dyn Progress,
-    visit: impl FnMut(usize, usize) -> Result<Visit<M>, BenchError>,
-) -> (Sampled<M>, Result<(), BenchError>) {
+    visit: impl FnMut(usize, usize) -> Result<Visit<M>>,
+) -> (Sampled<M>, Result) {
     let begin = Instant::now();
     sample_by(cells, effort, seed, progress, &mut || begin.elapsed(), visit)
 }
@@ -127,8 +121,8 @@ fn sample_by<M: Copy + PartialEq>(
     seed: u64,
     progress: &mut dyn Progress,
     elapsed: &mut dyn FnMut() -> Duration,
-    mut visit: impl FnMut(usize, usize) -> Result<Visit<M>, BenchError>,
-) -> (Sampled<M>, Result<(), BenchError>) {
+    mut visit: impl FnMut(usize, usize) -> Result<Visit<M>>,
+) -> (Sampled<M>, Result) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut taken: Vec<Vec<Series<M>>> = (0..cells).map(|_| Vec::new()).collect();
     let (mut made, mut next_look) = (0_usize, effort.least.max(1));
@@ -195,7 +189,7 @@ fn precise<M>(cell: &[Series<M>], precision: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Silent;
+    use crate::{BenchError, Silent};
 
     const EFFORT: Effort =
         Effort { warm_up: 1, least: 5, most: 400, precision: 0.02, cap: Duration::from_secs(1_000_000) };

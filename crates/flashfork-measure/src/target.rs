@@ -39,6 +39,12 @@ pub struct Target {
     pub measured: Option<Ratio>,
 }
 
+/// [`render`] below a heading; nothing where none of them was measured.
+pub fn promises(targets: &[Target]) -> String {
+    let any = targets.iter().any(|target| target.measured.is_some());
+    if any { format!("Promises\n{}", render(targets)) } else { String::new() }
+}
+
 /// The targets as a table, and where to read on if some are missed.
 pub fn render(targets: &[Target]) -> String {
     let rows: Vec<Vec<String>> = targets.iter().map(Target::row).collect();
@@ -51,6 +57,16 @@ pub fn render(targets: &[Target]) -> String {
 const MISSED: &str = "no";
 
 impl Target {
+    /// A figure that is to be `most` or less.
+    pub fn at_most(what: impl Into<String>, most: f64, unit: Unit, measured: Option<Ratio>) -> Self {
+        Self { what: what.into(), bound: Bound::AtMost(most), unit, measured }
+    }
+
+    /// A ratio that is to be `least` or more.
+    pub fn at_least(what: impl Into<String>, least: f64, measured: Option<Ratio>) -> Self {
+        Self { what: what.into(), bound: Bound::AtLeast(least), unit: Unit::Times, measured }
+    }
+
     /// The cells of its table row: what, target, measured, met?
     pub fn row(&self) -> Vec<String> {
         let bound = match self.bound {

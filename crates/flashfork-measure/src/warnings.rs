@@ -1,8 +1,7 @@
 //! What to beware of in a run, each with advice. Shown beside the figures; nothing is thrown away because of them.
 
-use crate::host::HostCard;
-use crate::record::Record;
 use crate::stats::{Outlier, Summary, fences};
+use crate::{host::HostCard, record::Record};
 use flashfork_terminal::table::counted;
 
 /// Fewer samples than this have no useful 90 % quantile.

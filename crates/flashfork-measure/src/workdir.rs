@@ -4,15 +4,13 @@
 //! signals, and nobody catches SIGKILL, so a small shell stands by: it waits for this process's end of a pipe to close,
 //! which the kernel does whatever happens, and then removes the directory.
 
-use std::io;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::{io, os::unix::process::CommandExt, path::Path};
 
 use tempfile::TempDir;
 
-use crate::BenchError;
 use crate::error::if_denied;
+use crate::{BenchError, Result};
 
 /// Reads until the pipe is closed, then removes the directory. Several attempts, because a process that is being killed
 /// at the same moment may still be writing there.
@@ -28,7 +26,7 @@ pub struct WorkDir {
 
 impl WorkDir {
     /// Makes one in `parent`, which is made too where it doesn't exist, or else where temporary files go.
-    pub fn new(parent: Option<&Path>) -> Result<Self, BenchError> {
+    pub fn new(parent: Option<&Path>) -> Result<Self> {
         let failed = |error: io::Error| {
             let (place, cure) = match parent {
                 Some(parent) => (parent.to_owned(), "give a --cache where you may write"),

@@ -9,10 +9,9 @@ mod channel;
 mod coordinator;
 mod serve;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
-use crate::BenchError;
+use crate::{BenchError, Result};
 
 pub use coordinator::Worker;
 pub use serve::{Registered, worker_main};
@@ -39,9 +38,9 @@ pub trait Subject: Sized {
         Vec::new()
     }
     /// Prepares the subject, in the worker's process.
-    fn prepare(spec: Self::Spec) -> Result<(Self, Self::Ready), BenchError>;
+    fn prepare(spec: Self::Spec) -> Result<(Self, Self::Ready)>;
     /// Answers one request, in the worker's process.
-    fn answer(&mut self, ask: Self::Ask) -> Result<Self::Reply, BenchError>;
+    fn answer(&mut self, ask: Self::Ask) -> Result<Self::Reply>;
 }
 
 /// One line from worker to coordinator.
@@ -51,6 +50,11 @@ enum Line<T> {
     Done(T),
     /// Why there is none, and whether that makes all answers before worthless.
     Failed { text: String, void: bool },
+}
+
+/// The error of a worker that answers another question than was asked: a defect.
+pub fn unexpected(reply: &impl std::fmt::Debug) -> BenchError {
+    BenchError::Unable(format!("a worker answered another question than was asked: {reply:?}"))
 }
 
 /// ": text", or nothing for an empty text.

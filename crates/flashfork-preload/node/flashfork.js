@@ -23,13 +23,18 @@ if (process[KEY] === undefined) {
 }
 module.exports = process[KEY];
 
-// The shim, where it is loaded: any other process is no template.
+// The shim, where it is loaded: any other process is no template. Workers are told where it is: while one reads files
+// of /proc there can be no template.
 function addon() {
-    const maps = fs.readFileSync('/proc/self/maps', 'utf8');
-    const shim = /\s(\/.*\/libflashfork_preload\.so)$/m.exec(maps);
-    if (shim === null) return undefined;
+    let place = threads.getEnvironmentData?.('flashfork');
+    if (place === undefined) {
+        const shim = /\s(\/.*\/libflashfork_preload\.so)$/m.exec(fs.readFileSync('/proc/self/maps', 'utf8'));
+        if (shim === null) return undefined;
+        place = shim[1];
+        threads.setEnvironmentData?.('flashfork', place);
+    }
     const module = { exports: {} };
-    process.dlopen(module, shim[1]);
+    process.dlopen(module, place);
     return module.exports;
 }
 

@@ -1,14 +1,12 @@
 //! What the environment asks for, read once when the shim is loaded: the variables of [`flashfork_core::environment`].
 
 use crate::warm::environ;
-use core::cell::UnsafeCell;
-use core::ffi::CStr;
+use core::{cell::UnsafeCell, ffi::CStr};
 use flashfork_core::environment::{ENGINE, STATS, THREADS, TRUST};
 use flashfork_core::fork::{Engine, configure};
-use flashfork_core::odf::Unavailable;
 use flashfork_core::stats::{self, Stats};
-use flashfork_core::system_call;
 use flashfork_core::threads::{self, Threads};
+use flashfork_core::{odf::Unavailable, system_call};
 use syscalls::Sysno;
 
 /// The descriptors on which an AFL fork server talks (AFL++ config.h, `FORKSRV_FD`).

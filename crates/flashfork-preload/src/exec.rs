@@ -4,8 +4,7 @@
 //! `execl` and its kin, whose arguments are counted by nobody, are not among them, and neither are system calls made by
 //! number.
 
-use crate::forks::next;
-use crate::warm::follow;
+use crate::{forks::next, warm::follow};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::AtomicPtr;
 use flashfork_core::threads;

@@ -7,8 +7,7 @@
 use crate::forks::next;
 use core::ffi::{c_int, c_ulong, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
-use flashfork_core::Errno;
-use flashfork_core::answers::sandbox;
+use flashfork_core::{Errno, answers::sandbox};
 use syscalls::Sysno;
 
 static ENTERED: AtomicBool = AtomicBool::new(false);

@@ -171,6 +171,9 @@ pub struct Template {
     pub shape: Shape,
     /// When it was made, in seconds since 1970-01-01 UTC.
     pub created_s: u64,
+    /// When it was made here or loaded, in nanoseconds on the host's monotonic clock. Names are used again: what is
+    /// younger than something is not what that came from.
+    pub made_ns: u64,
     /// Clones made so far.
     pub clones_made: u64,
     /// Clones alive.
@@ -293,6 +296,8 @@ pub struct Clone {
     pub template: String,
     /// The clone that was forked to make it, if its template has no name.
     pub forked_from: Option<String>,
+    /// When it was made, as of a [`Template`].
+    pub made_ns: u64,
     /// Its generation id, 32 hexadecimal digits.
     pub generation: String,
     /// Its state.
@@ -388,7 +393,7 @@ pub enum HostKvm {
     /// Linux guests boot.
     Linux,
     /// A guest of a few bytes runs. Linux was not tried, since its kernel or something else it needs is not on this
-    /// host yet.
+    /// host yet, or was not up in time.
     Untried,
     /// A guest of a few bytes runs, Linux does not boot: Linux guests need the lab.
     Tiny,

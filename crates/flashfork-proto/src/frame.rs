@@ -2,8 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 /// Bytes before the message.
 const HEADER: usize = 4;

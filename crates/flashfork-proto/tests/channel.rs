@@ -101,5 +101,9 @@ fn a_peer_that_is_gone_is_told() {
     let (daemon, shell) = Channel::pair().unwrap();
     drop(shell);
     assert!(matches!(daemon.receive::<FromShell>(), Err(ChannelError::Closed)));
-    assert!(matches!(daemon.send(&ToShell::Pause, &[]), Err(ChannelError::Closed)));
+    assert!(matches!(daemon.send(&ToShell::Pause, &[]), Err(ChannelError::Unread)));
+    let (daemon, shell) = Channel::pair().unwrap();
+    daemon.send(&ToShell::Pause, &[]).unwrap();
+    drop(shell);
+    assert!(matches!(daemon.receive_bare::<FromShell>(), Err(ChannelError::Unread)));
 }

@@ -1,9 +1,7 @@
 //! What waiting takes. Alone in its process: memory is counted of the whole.
 
 use flashfork_proto::shell::{Channel, FromShell};
-use std::fs;
-use std::thread;
-use std::time::Duration;
+use std::{fs, thread, time::Duration};
 
 const CHANNELS: usize = 100;
 

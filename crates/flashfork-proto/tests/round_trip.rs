@@ -10,12 +10,11 @@ use flashfork_proto::agent::{
 use flashfork_proto::frame;
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_proto::shell::{
-    Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, Pause, Renewal, ToShell,
+    Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, Pause, Renewal, Run, ToShell,
 };
 use flashfork_proto::signal::{Access, AttachedDisk, Device, Done, Forked, MAX_PAYLOAD, Signal};
 use proptest::prelude::*;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_bytes::ByteBuf;
 
 fn bytes() -> impl Strategy<Value = ByteBuf> {
@@ -152,6 +151,10 @@ fn origin() -> impl Strategy<Value = Origin> {
     })
 }
 
+fn runs() -> impl Strategy<Value = Vec<Run>> {
+    prop::collection::vec(any::<[u32; 2]>().prop_map(|[first, pages]| Run { first, pages }), 0..9)
+}
+
 fn to_shell() -> impl Strategy<Value = ToShell> {
     prop_oneof![
         shape().prop_map(ToShell::Prepare),
@@ -177,9 +180,12 @@ fn to_shell() -> impl Strategy<Value = ToShell> {
         Just(ToShell::Pause),
         Just(ToShell::Resume),
         Just(ToShell::Stop),
+        any::<u64>().prop_map(ToShell::Adopt),
         renewal().prop_map(|renewal| ToShell::Rollback(Box::new(renewal))),
         bytes().prop_map(|input| ToShell::Input(input.into_vec())),
         origin().prop_map(|origin| ToShell::Prime(Box::new(origin))),
+        runs().prop_map(ToShell::Populate),
+        Just(ToShell::Tell),
         (renewal(), any::<u32>()).prop_map(|(renewal, cid)| ToShell::Go(Box::new(Go { renewal, cid }))),
     ]
 }
@@ -206,6 +212,8 @@ fn from_shell() -> impl Strategy<Value = FromShell> {
         done.prop_map(|done| FromShell::Ended(Ended::Done(done))),
         Just(FromShell::Ended(Ended::Reset)),
         Just(FromShell::Primed),
+        runs().prop_map(FromShell::Written),
+        any::<u64>().prop_map(FromShell::Adopted),
     ]
 }
 

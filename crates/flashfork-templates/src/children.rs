@@ -3,10 +3,8 @@
 
 use crate::link::readable;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::os::fd::AsFd;
-use std::process::Child;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::{os::fd::AsFd, process::Child, time::Duration};
 
 /// How long a template that ends is waited for.
 const TO_END: Duration = Duration::from_secs(1);

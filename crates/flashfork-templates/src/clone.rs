@@ -1,17 +1,14 @@
 //! A clone, from the request to its end.
 
-use crate::error::Error;
 use crate::link::{Heard, LOOK, Link, Silence, State, readable};
-use crate::name::Name;
-use crate::renew::Stale;
+use crate::{error::Error, name::Name, renew::Stale};
 use flashfork_warm::{Ask, Step, Tell};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
 /// How long a template may take to make a clone: it makes one after the other, for as many callers as come.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -1,17 +1,14 @@
 //! Where the names of templates are: sockets in a directory that is the user's alone.
 
-use crate::error::Error;
 use crate::link::{Found, LIMIT, LOOK, Link};
-use crate::name::Name;
+use crate::{error::Error, name::Name};
 use flashfork_warm::is_name;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
-use rustix::io::Errno;
-use rustix::process::geteuid;
-use std::io::ErrorKind;
+use rustix::{io::Errno, process::geteuid};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::{io::ErrorKind, time::Instant};
 
 /// The directory, open: what is checked and what is used are one.
 #[derive(Debug)]

@@ -1,11 +1,8 @@
 //! What goes wrong with templates and clones.
 
-use crate::name::Name;
-use crate::renew::Stale;
+use crate::{name::Name, renew::Stale};
 use flashfork_warm::{LISTENERS, MOST_RUNNING, Step};
-use std::ffi::OsString;
-use std::io;
-use std::path::PathBuf;
+use std::{ffi::OsString, io, path::PathBuf};
 
 /// A failure in one line: what, why, and what to do.
 #[derive(Debug, thiserror::Error)]

@@ -1,10 +1,6 @@
 //! The connection to a template.
 
-use crate::directory::Directory;
-use crate::error::Error;
-use crate::name::Name;
-use crate::recipe::Kept;
-use crate::renew::Stale;
+use crate::{directory::Directory, error::Error, name::Name, recipe::Kept, renew::Stale};
 use flashfork_warm::{Ask, Tell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

@@ -1,8 +1,6 @@
 //! Ports of the caller's in the place of those on which a template listens.
 
-use crate::error::Error;
-use crate::link::Link;
-use crate::name::Name;
+use crate::{error::Error, link::Link, name::Name};
 use flashfork_core::forkall;
 use flashfork_warm::LISTENERS;
 use std::collections::BTreeSet;

@@ -1,16 +1,12 @@
 //! Where a template's callers will come.
 
-use crate::directory::Directory;
-use crate::error::Error;
 use crate::link::{Found, Link};
-use crate::name::Name;
-use crate::recipe::Kept;
+use crate::{directory::Directory, error::Error, name::Name, recipe::Kept};
 use flashfork_warm::WAITING;
 use rustix::fs::AtFlags;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{os::fd::OwnedFd, path::PathBuf};
 
 /// The template's socket, under a name that is not one until it is ready.
 #[derive(Debug)]

@@ -1,9 +1,7 @@
 //! Names of templates.
 
 use flashfork_warm::{NAME_RULE, is_name};
-use std::fmt;
-use std::path::Path;
-use std::str::FromStr;
+use std::{fmt, path::Path, str::FromStr};
 
 /// The name of a template: 1 to 64 letters, digits, `.`, `_` and `-`, of which neither `.` nor `-` begins it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,19 +1,15 @@
 //! What a template was made by, so that it can be made anew: the template keeps it, in a memfd.
 
-use crate::error::Error;
-use crate::name::Name;
 use crate::warm::{Moment, Ready, Warm};
+use crate::{error::Error, name::Name};
 use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags, flock, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{Read, Write};
-use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{fs::File, num::NonZeroU64, path::PathBuf, time::Duration};
 
 /// A warm-up, in its own words.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,7 +140,6 @@ impl Kept {
 }
 
 impl Moment {
-    /// Of its word.
     fn of(word: &str) -> Option<Moment> {
         Some(match word.split_once(':').map_or((word, None), |(kind, rest)| (kind, Some(rest))) {
             ("itself", None) => Moment::Itself,
@@ -158,52 +153,4 @@ impl Moment {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_recipe_comes_back_as_it_was_kept() {
-        let moments = [
-            None,
-            Some(Moment::Itself),
-            Some(Moment::Idle(Duration::from_millis(1500))),
-            Some(Moment::Listen(None)),
-            Some(Moment::Listen(Some(80))),
-            Some(Moment::Line("a: b".into())),
-        ];
-        for (threads, max) in moments.into_iter().zip([0, 1, 2, 3, 4, u64::MAX]) {
-            let recipe = Recipe {
-                command: ["python3", "-c", "import a\nb", ""].map(OsString::from).into(),
-                shim: "/lib/shim.so".into(),
-                directory: OsString::from_vec(b"/a\xff b".to_vec()).into(),
-                ready: Ready::Call,
-                threads,
-                max_clones: NonZeroU64::new(max),
-                renews: max == 1,
-                environment: vec![("A".into(), "b=c".into()), ("=x".into(), String::new().into())],
-            };
-            let kept = Kept::of(&recipe.file().unwrap().into()).unwrap();
-            assert_eq!(kept.recipe, Some(recipe));
-        }
-        assert!(Recipe::read(b"").is_none() && Recipe::read(b"/a\0/b\0auto\0").is_none());
-    }
-
-    #[test]
-    fn one_at_a_time_makes_it_anew() {
-        let recipe = Recipe {
-            command: vec!["a".into()],
-            shim: "/b".into(),
-            directory: "/".into(),
-            ready: Ready::Auto,
-            threads: None,
-            max_clones: None,
-            renews: false,
-            environment: Vec::new(),
-        };
-        let (file, name) = (recipe.file().unwrap().into(), "t".parse().unwrap());
-        let [first, second] = [0, 1].map(|_| Kept::of(&file).unwrap());
-        assert!(first.lock(&name).unwrap() && !second.lock(&name).unwrap());
-        drop(first);
-        assert!(second.lock(&name).unwrap());
-    }
-}
+mod tests;

@@ -1,22 +1,12 @@
 //! Templates whose program would be another one now, and how they are made anew.
 
-use crate::error::Error;
 use crate::link::{Found, Link};
-use crate::name::Name;
-use crate::program;
-use crate::recipe::Recipe;
-use crate::start::Strings;
-use crate::template::Template;
-use crate::warm::Warm;
-use crate::warming::Warming;
+use crate::{
+    error::Error, name::Name, program, recipe::Recipe, start::Strings, template::Template, warm::Warm, warming::Warming,
+};
 use flashfork_warm::variables::{LOADER, PERL, PYTHON, RUBY, RUNTIMES};
 use flashfork_warm::{Step, Why};
-use std::ffi::OsStr;
-use std::fmt;
-use std::os::fd::BorrowedFd;
-use std::os::unix::fs::MetadataExt;
-use std::process::Stdio;
-use std::time::Duration;
+use std::{ffi::OsStr, fmt, os::fd::BorrowedFd, os::unix::fs::MetadataExt, process::Stdio, time::Duration};
 
 /// How often it is looked whether somebody else has made it anew.
 const TURN: Duration = Duration::from_millis(25);

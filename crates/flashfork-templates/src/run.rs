@@ -1,22 +1,15 @@
 //! A clone, from what it shall have to its start.
 
 use crate::clone::{Asked, Clone};
-use crate::directory::Directory;
-use crate::error::Error;
-use crate::link::Link;
 use crate::listen::{self, Listen, Socket};
-use crate::name::Name;
-use crate::own;
-use crate::renew::Renewal;
 use crate::start::{self, Strings};
-use crate::template::Template;
+use crate::{directory::Directory, error::Error, link::Link, name::Name, own, renew::Renewal, template::Template};
 use flashfork_warm::Ask;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use std::ffi::OsStr;
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::{ffi::OsStr, fs::File};
 
 /// How often a template is made anew for one clone, where it is stale again as soon as that is done.
 const MOST_RENEWED: u32 = 20;

@@ -6,10 +6,9 @@ use flashfork_core::environment;
 use flashfork_warm::ReadyAt;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::ffi::{OsStr, OsString};
-use std::num::NonZeroU64;
 use std::os::fd::{OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::{num::NonZeroU64, os::unix::process::CommandExt};
 
 /// How many threads Python's numexpr starts when it is imported, as pandas does.
 const NUMEXPR: &str = "NUMEXPR_NUM_THREADS";

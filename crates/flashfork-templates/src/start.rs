@@ -5,9 +5,8 @@ use flashfork_warm::Start;
 use rustix::fs::MemfdFlags;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::{fs::File, io::Write};
 
 /// Strings one behind the other, each with its NUL.
 #[derive(Clone, Debug, Default)]

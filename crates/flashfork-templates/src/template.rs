@@ -1,12 +1,7 @@
 //! Templates that are there.
 
-use crate::children;
-use crate::directory::Directory;
-use crate::error::Error;
 use crate::link::{Found, Heard, LIMIT, Link, Silence};
-use crate::name::Name;
-use crate::run::Run;
-use crate::warm::Warm;
+use crate::{children, directory::Directory, error::Error, name::Name, run::Run, warm::Warm};
 use flashfork_core::never_seal::TABLE;
 use flashfork_warm::{Ask, Facts, Tell};
 use std::ffi::OsStr;

@@ -1,23 +1,14 @@
 //! A template to be made: what is asked for, and whether that can be.
 
-use crate::directory::Directory;
-use crate::error::Error;
-use crate::java;
 use crate::link::{Found, Link};
-use crate::listener::Listener;
-use crate::name::Name;
-use crate::program;
 use crate::recipe::{Kept, Recipe};
 use crate::spawn::{Program, start, start_with_threads};
-use crate::warming::Warming;
+use crate::{directory::Directory, error::Error, java, listener::Listener, name::Name, program, warming::Warming};
 use flashfork_warm::ReadyAt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::ffi::{OsStr, OsString};
-use std::num::NonZeroU64;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
+use std::{num::NonZeroU64, os::fd::AsRawFd, process::Stdio, time::Duration};
 
 /// What the dynamic linker loads before all else, and where programs are looked for.
 pub const PRELOAD: &str = "LD_PRELOAD";

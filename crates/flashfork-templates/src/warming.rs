@@ -1,13 +1,8 @@
 //! A program on its way to its ready point, until it is a template that has its name.
 
-use crate::children;
-use crate::error::Error;
 use crate::link::{Heard, LIMIT, Link, readable};
-use crate::listener::Listener;
-use crate::name::Name;
-use crate::recipe::Kept;
-use crate::spawn::Program;
 use crate::warm::{Moment, Ready, Warm};
+use crate::{children, error::Error, listener::Listener, name::Name, recipe::Kept, spawn::Program};
 use flashfork_core::never_seal::{Reason, TABLE};
 use flashfork_warm::{Ask, Facts, Tell};
 use rustix::net::{SendFlags, send};

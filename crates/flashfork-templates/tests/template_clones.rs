@@ -4,11 +4,10 @@ mod common;
 
 use common::{Place, first_line, kill, name, piped, printed, state, until};
 use flashfork_templates::{Error, Template};
-use std::fs::File;
+use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::Command;
-use std::time::Duration;
+use std::{fs::File, process::Command, time::Duration};
 
 fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
@@ -18,10 +17,10 @@ fn bit(signal: i32) -> u64 {
 fn each_clone_has_what_it_is_given() {
     let place = Place::new();
     let template = place.shell("t");
-    std::fs::write(place.path().join("input"), "what comes in\n").unwrap();
+    fs::write(place.path().join("input"), "what comes in\n").unwrap();
     for number in 0..3 {
         let directory = place.path().join(number.to_string());
-        std::fs::create_dir(&directory).unwrap();
+        fs::create_dir(&directory).unwrap();
         let (input, output) =
             (File::open(place.path().join("input")).unwrap(), File::create(directory.join("output")).unwrap());
         let script = r#"echo "$N $PATH $(pwd) $* $(umask) $PPID"; cat; exit "$N""#;
@@ -31,7 +30,7 @@ fn each_clone_has_what_it_is_given() {
         assert_eq!(clone.wait().unwrap().code(), Some(number));
         let want =
             format!("{number} /usr/bin:/bin {} a b  0031 {}\nwhat comes in\n", directory.display(), std::process::id());
-        assert_eq!(std::fs::read_to_string(directory.join("output")).unwrap(), want);
+        assert_eq!(fs::read_to_string(directory.join("output")).unwrap(), want);
     }
     let facts = template.facts().unwrap();
     assert_eq!((facts.made, facts.running), (3, 0));
@@ -40,7 +39,7 @@ fn each_clone_has_what_it_is_given() {
     let output = File::create(place.path().join("bare")).unwrap();
     let run = template.run().args(["-c", script]).streams([None, Some(output.as_fd()), None]);
     assert!(run.start().unwrap().wait().unwrap().success());
-    let bare = std::fs::read_to_string(place.path().join("bare")).unwrap();
+    let bare = fs::read_to_string(place.path().join("bare")).unwrap();
     assert!(bare.ends_with("none\n") && !bare.contains("CARGO"), "{bare}");
 }
 

@@ -4,9 +4,8 @@ mod common;
 
 use common::{Place, kill, name, printed, shim, state, until};
 use flashfork_templates::{Directory, Error, Ready, ReadyAt, Removed, Renewal, State, Template, Why};
-use std::io::Read;
-use std::num::NonZeroU64;
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::{io::Read, num::NonZeroU64, os::unix::fs::PermissionsExt};
 
 #[test]
 fn the_warm_up_has_its_own_environment_and_output() {
@@ -19,7 +18,6 @@ int main(int argc, char **argv) {
     fprintf(stderr, "told\n");
     if (!flashfork_ready(&argc, &argv)) return 9;
     printf("%s %s\n", argv[argc - 1], getenv("WARM"));
-    return 0;
 }"#;
     let program = place.program("calls", source);
     let (mut read, write) = std::io::pipe().unwrap();
@@ -78,8 +76,8 @@ fn refusals_say_what_why_and_what_to_do() {
     let taken = refused("sh", "taken");
     assert_eq!(taken, "there is a template taken; `flashfork rm taken` removes it, or choose another name");
     let script = place.path().join("script");
-    std::fs::write(&script, "#!/bin/sh\necho never\n").unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(&script, "#!/bin/sh\necho never\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let wrapped = place.warm("t", &script).start().unwrap().wait().unwrap_err().to_string();
     assert!(wrapped.contains("it is a wrapper, and is followed only where it becomes the program"), "{wrapped}");
     let lost = place.path().join("shim.so");
@@ -87,15 +85,15 @@ fn refusals_say_what_why_and_what_to_do() {
     let text = warm.start().map(drop).unwrap_err().to_string();
     assert!(text.starts_with(&format!("{} is not there, which is the shim", lost.display())), "{text}");
     let blank = place.path().join("a b");
-    std::fs::copy(shim(), &blank).unwrap();
+    fs::copy(shim(), &blank).unwrap();
     let text = Template::warm(&place.names, name("t"), "/bin/sh", &blank).start().map(drop).unwrap_err().to_string();
     assert!(text.ends_with("can't be preloaded from a path with a blank or colon; install it elsewhere"), "{text}");
     let bad = "a/b".parse::<flashfork_templates::Name>().unwrap_err().to_string();
     assert!(bad.starts_with("a name is 1 to 64 letters"), "{bad}");
-    std::fs::set_permissions(place.names.path(), std::fs::Permissions::from_mode(0o750)).unwrap();
+    fs::set_permissions(place.names.path(), fs::Permissions::from_mode(0o750)).unwrap();
     let open = Directory::open(place.names.path()).unwrap_err().to_string();
     assert!(open.contains("is no place for templates: others may look into it"), "{open}");
-    std::fs::set_permissions(place.names.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(place.names.path(), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 #[test]
@@ -112,7 +110,7 @@ fn a_program_that_is_never_ready_is_told_and_leaves_nothing() {
         int main(void) { return 0; }";
     let threads = wait(place.warm("t", place.program("threads", source)));
     assert!(threads.contains("can't be a template: at its ready point it has other threads"), "{threads}");
-    assert_eq!(std::fs::read_dir(place.names.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(place.names.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -120,11 +118,11 @@ fn a_warm_up_that_is_given_up_is_ended() {
     let place = Place::new();
     let mut warming = place.warm("t", "sleep").arg("1000").ready(Ready::Call).start().unwrap();
     assert!(warming.advance().unwrap().is_none());
-    let children = std::fs::read_to_string(format!("/proc/self/task/{}/children", thread())).unwrap();
+    let children = fs::read_to_string(format!("/proc/self/task/{}/children", thread())).unwrap();
     let child: i32 = children.trim().parse().unwrap();
     drop(warming);
     assert_eq!(state(child), None);
-    assert_eq!(std::fs::read_dir(place.names.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(place.names.path()).unwrap().count(), 0);
 }
 
 fn thread() -> i32 {
@@ -136,15 +134,15 @@ fn thread() -> i32 {
 fn there_is_no_clone_once_code_has_changed_unless_a_fresh_one_is_wanted() {
     let place = Place::new();
     let program = place.path().join("shell");
-    std::fs::copy("/bin/sh", &program).unwrap();
+    fs::copy("/bin/sh", &program).unwrap();
     place.warm("t", &program).start().unwrap().wait().unwrap();
     let template = Template::find(&place.names, name("t")).unwrap();
     let run = || template.run().args(["-c", ":"]);
     assert!(run().start().unwrap().wait().unwrap().success());
     let first = template.facts().unwrap().pid;
     assert!(matches!(template.renew(None).unwrap(), Renewal::Done));
-    std::fs::copy("/bin/sh", place.path().join("new")).unwrap();
-    std::fs::rename(place.path().join("new"), &program).unwrap();
+    fs::copy("/bin/sh", place.path().join("new")).unwrap();
+    fs::rename(place.path().join("new"), &program).unwrap();
     let Error::Stale(stale) = run().start().unwrap_err() else { panic!("another error") };
     assert_eq!((&*stale.what, stale.count, stale.why), (program.to_str().unwrap(), 1, Why::File));
     assert_eq!((template.facts().unwrap().changed, template.facts().unwrap().pid), (1, first));
@@ -152,14 +150,14 @@ fn there_is_no_clone_once_code_has_changed_unless_a_fresh_one_is_wanted() {
     let second = template.facts().unwrap();
     assert!(second.pid != first && second.changed == 0 && state(first).is_none());
     // Of those who wait meanwhile the first makes it anew.
-    std::fs::copy("/bin/sh", place.path().join("new")).unwrap();
-    std::fs::rename(place.path().join("new"), &program).unwrap();
+    fs::copy("/bin/sh", place.path().join("new")).unwrap();
+    fs::rename(place.path().join("new"), &program).unwrap();
     let Renewal::Warming(warming) = template.renew(None).unwrap() else { panic!("not stale") };
     assert!(matches!(template.renew(None).unwrap(), Renewal::Others));
     let third = warming.wait().unwrap();
     assert!(run().start().unwrap().wait().unwrap().success() && template.facts().unwrap().pid == third.pid);
     // One that can't be started leaves the old one.
-    std::fs::remove_file(&program).unwrap();
+    fs::remove_file(&program).unwrap();
     let failed = template.renew(None).unwrap_err().to_string();
     assert!(failed.starts_with("can't warm t anew, and it stays as it was: can't run"), "{failed}");
     assert_eq!(template.facts().unwrap().pid, third.pid);

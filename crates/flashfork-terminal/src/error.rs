@@ -1,8 +1,7 @@
 //! What ends a command with exit code 1 and one line.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 /// A failure in words: what, why, what to do.
 ///

@@ -1,13 +1,11 @@
 //! Completions and man pages, from the same source as `--help`.
 
-use crate::error::CliError;
-use crate::output::say;
+use crate::{error::CliError, output::say};
 use clap::Command;
 use clap_complete::env::{CompleteEnv, Shells};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
-use std::ffi::OsString;
-use std::path::Path;
+use std::{ffi::OsString, path::Path};
 
 /// The command, whichever of its programs is running.
 pub const COMMAND: &str = "flashfork";

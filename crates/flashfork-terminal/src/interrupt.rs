@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
 /// When the first came, in milliseconds of the monotonic clock; 0 for none.
 static CAUGHT: AtomicI64 = AtomicI64::new(0);
-/// Which it was.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// Signals so close together are one: `timeout` sends its own to the command and to its group.
 const ONE: i64 = 500;

@@ -2,8 +2,7 @@
 //! any other.
 
 use crate::error::CliError;
-use std::io::Write;
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 /// Prints a text and a newline.
 pub fn say(text: &str) -> Result<(), CliError> {

@@ -57,7 +57,6 @@ fn find(name: &str, package: &str) -> Result<PathBuf, CliError> {
     })
 }
 
-/// Of this executable.
 fn directory() -> Result<PathBuf, CliError> {
     let exe = std::env::current_exe().map_err(CliError::file("find", "the executable that is running"))?;
     Ok(exe.parent().unwrap_or_else(|| std::path::Path::new("/")).to_owned())

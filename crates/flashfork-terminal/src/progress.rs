@@ -1,8 +1,7 @@
 //! Progress on a terminal, nothing in a pipe.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
-use std::time::Duration;
+use std::{io::IsTerminal, time::Duration};
 
 /// A bar of so many steps on standard error; none where that is no terminal. Its prefix stands behind `what`.
 pub fn bar(what: &str, steps: u64) -> Option<ProgressBar> {

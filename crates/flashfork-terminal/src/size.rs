@@ -1,7 +1,6 @@
 //! Sizes in bytes, as people write them: `0`, `64M`, `1.7M`, `1G`.
 
-use std::fmt;
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 /// A number of bytes written with an optional binary suffix `K`, `M`, `G` or `T`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,10 +3,8 @@
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, open, statat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::{io, os::fd::OwnedFd, os::unix::ffi::OsStrExt};
 
 const DIRECTORY: OFlags = OFlags::CLOEXEC.union(OFlags::DIRECTORY);
 

@@ -11,24 +11,10 @@ mod relay;
 mod send;
 
 pub use destination::Destination;
+pub use flashfork_proto::printable;
 pub use receive::{Nonsense, Receiver, Sender};
 pub use relay::{Passed, Peer, Side, relay};
 pub use send::{Source, name_of};
 
 /// Directories that may lie in one another: each is open while something is done in it.
 pub const MOST_NESTED: usize = 256;
-
-/// What somebody else wrote, for a terminal: control characters are spelt out.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escaped).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_terminal_is_told_nothing_by_a_guest() {
-        assert_eq!(super::printable("a\x1b[2Jé\n\u{9b}"), "a\\u{1b}[2Jé\\n\\u{9b}");
-    }
-}

@@ -1,7 +1,6 @@
 //! Where links lead.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
 /// Whether a link leads into the copy, from a directory of it that lies in `depth` others of it. No name may come
 /// before a `..`: it could be a link itself, and what lies above the directory that it leads to is anywhere.

@@ -10,10 +10,8 @@ use flashfork_proto::agent::Piece;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, mkdirat, openat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::{fs::File, os::fd::OwnedFd, os::unix::ffi::OsStrExt};
 
 const DIRECTORY: OFlags = OFlags::CLOEXEC.union(OFlags::DIRECTORY);
 

@@ -6,11 +6,10 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readl
 use rustix::io::Errno;
 use serde_bytes::ByteBuf;
 use std::ffi::{CString, OsStr};
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::{fs::File, os::unix::ffi::OsStrExt};
 
 /// A file is opened without waiting for anybody, should it be none.
 const FILE: OFlags = OFlags::CLOEXEC.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);

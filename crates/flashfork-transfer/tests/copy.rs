@@ -5,10 +5,8 @@ use flashfork_proto::frame;
 use flashfork_transfer::{Destination, MOST_NESTED, Receiver, Sender, Source, name_of};
 use serde_bytes::ByteBuf;
 use std::fs::{self, Permissions};
-use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
-use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::{io, os::unix::net::UnixListener, path::Path};
 
 /// Copies as `sender` does, and returns what was said; through the messages' encoding, as between machines.
 fn copy(from: &Path, to: &Path, sender: Sender) -> io::Result<Vec<String>> {

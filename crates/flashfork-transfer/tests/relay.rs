@@ -4,11 +4,10 @@ use flashfork_transfer::{Passed, Peer, Side, relay};
 use serde_bytes::ByteBuf;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use std::{os::unix::net::UnixStream, sync::Mutex};
 
 /// More than anything here takes on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -25,6 +24,12 @@ fn connection() -> (TcpStream, TcpStream) {
 struct Wire {
     socket: UnixStream,
     writer: Mutex<UnixStream>,
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 impl Peer for Wire {
@@ -50,7 +55,7 @@ fn receive(mut socket: &UnixStream) -> Option<Passed> {
 fn serve(tcp: TcpStream, socket: UnixStream, host: bool) -> JoinHandle<bool> {
     thread::spawn(move || {
         let wire = Wire { writer: Mutex::new(socket.try_clone().unwrap()), socket };
-        let side = if host { Side::Host } else { Side::Guest(wire.socket.as_fd()) };
+        let side = if host { Side::Host } else { Side::Guest };
         relay(&tcp, &wire, || receive(&wire.socket), side).unwrap()
     })
 }
@@ -166,4 +171,18 @@ fn a_host_that_goes_away_is_noticed_while_the_guest_s_program_reads_nothing() {
     drop(wire);
     assert!(!relay.join().unwrap());
     assert!(is_reset(&mut server));
+}
+
+#[test]
+fn a_reset_is_noticed_while_the_other_machine_takes_nothing() {
+    for host in [true, false] {
+        let (mut client, here) = connection();
+        let (socket, _takes_nothing) = UnixStream::pair().unwrap();
+        let relay = serve(here, socket, host);
+        client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+        while client.write(&[1; 60_000]).is_ok() {}
+        rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+        drop(client);
+        assert!(!relay.join().unwrap(), "{host}");
+    }
 }

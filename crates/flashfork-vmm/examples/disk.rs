@@ -6,16 +6,13 @@ use flashfork_image::guest::CMDLINE;
 use flashfork_proto::agent::{Client, CloneIdentity, Exec, PORT};
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_proto::shell::Renewal;
-use flashfork_vmm::boot::Source;
 use flashfork_vmm::devices::virtio::blk::{DEFAULT_LIMIT, Image};
 use flashfork_vmm::machine::{Frozen, Machine};
-use flashfork_vmm::memory::Watch;
+use flashfork_vmm::{boot::Source, memory::Watch};
 use kvm_ioctls::Kvm;
-use std::error::Error;
-use std::fs::File;
 use std::io::{Read, stderr};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
+use std::{error::Error, fs::File, os::unix::net::UnixStream};
 
 /// For one answer of a guest that may be booting under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -103,7 +100,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A running clone.
 fn clone(kvm: &Kvm, shape: Shape, frozen: &Frozen, index: u64) -> Result<Machine, Box<dyn Error>> {
     let (mut clone, mut vcpu0) = Machine::prepare(kvm, shape, Box::new(stderr()))?;
     clone.watch_with(Watch::find()?);

@@ -1,19 +1,13 @@
 //! Boots a Linux guest, freezes it when it signals FORK, and runs clones of it one after the other:
 //! `linux KERNEL INITRD MEMORY_MIB VCPUS CLONES [CMDLINE]`. The guests' consoles go to standard output.
 
-use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::shell::Renewal;
-use flashfork_proto::signal::Signal;
-use flashfork_vmm::boot::Source;
-use flashfork_vmm::cpu::Exit;
-use flashfork_vmm::events::Event;
-use flashfork_vmm::machine::Machine;
+use flashfork_proto::{agent::CloneIdentity, shell::Renewal, signal::Signal};
+use flashfork_vmm::{boot::Source, cpu::Exit, events::Event, machine::Machine};
 use kvm_ioctls::Kvm;
-use std::error::Error;
-use std::fs::File;
 use std::io::{Write, stdout};
 use std::time::{Duration, Instant};
+use std::{error::Error, fs::File};
 
 /// A guest that does nothing for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(90);

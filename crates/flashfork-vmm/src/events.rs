@@ -2,11 +2,9 @@
 
 use crate::cpu::{Exit, RunError};
 use flashfork_proto::Generation;
-use std::collections::VecDeque;
-use std::mem::discriminant;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::{collections::VecDeque, mem::discriminant, time::Duration};
 use std::{fmt, io};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 

@@ -6,14 +6,11 @@ mod shell_client;
 
 use common::{guest, kvm, shape};
 use flashfork_proto::shell::{FromShell, ToShell};
-use nix::sys::ptrace;
-use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::{sys::ptrace, sys::signal::Signal, unistd::Pid};
 use shell_client::{Shell, Template, code, command};
-use std::os::unix::process::CommandExt;
 use std::sync::{Mutex, mpsc};
-use std::thread;
+use std::{os::unix::process::CommandExt, thread};
 
 const CREATE_VM: u64 = 0xae01;
 const CHECK_EXTENSION: u64 = 0xae03;

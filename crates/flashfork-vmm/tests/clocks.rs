@@ -1,13 +1,13 @@
 //! Time in clones: kvmclock and the TSC deadline timer, on guests without a kernel.
 
 mod common;
+#[path = "common/lab.rs"]
+mod lab;
 
 use common::*;
-use flashfork_lab::{Collected, Kernel, Lab, Options, Status};
+use flashfork_lab::Kernel;
 use flashfork_proto::signal::{Done, Signal};
-use flashfork_vmm::boot::Source;
-use flashfork_vmm::cpu::Exit;
-use flashfork_vmm::machine::Machine;
+use flashfork_vmm::{boot::Source, cpu::Exit, machine::Machine};
 use kvm_ioctls::Kvm;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -213,26 +213,7 @@ fn tsc_goes_on(kvm: &Kvm) -> bool {
 
 /// What holds with this kernel's KVM, again with that of Debian 12 in the lab, which is given `parameters`.
 fn tsc_on_linux_6_1(parameters: &str) {
-    let home = std::env::var_os("HOME").map(|home| std::path::PathBuf::from(home).join(".cache"));
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(std::path::PathBuf::from).or(home).expect("HOME is set");
-    let options = Options {
-        kernel: Kernel::Debian6_1,
-        kernel_parameters: parameters.into(),
-        memory_mib: 1024,
-        nested_kvm: true,
-        timeout: Duration::from_secs(600),
-        ..Options::default()
-    };
-    let program = std::env::current_exe().unwrap();
-    let mut output = Collected::default();
-    let lab = Lab::new(cache.join("flashfork/lab")).unwrap();
-    let words = [program.to_str().unwrap(), "--test-threads", "1", "--skip", "linux_6_1", "tsc"];
-    let outcome = lab.run(&options, &words, &mut output).unwrap();
-    let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    // Among them whether the guest's kernel has changed its mind about its TSC.
-    let console = outcome.console_tail.join("\n");
-    assert_eq!(outcome.status, Status::Exited(0), "{text}\n{errors}\n{console}");
-    assert!(text.contains("4 passed") && !errors.contains("skipped"), "{text}\n{errors}");
+    lab::pass(Kernel::Debian6_1, parameters, &["--skip", "linux_6_1", "tsc"], 4);
 }
 
 #[test]

@@ -4,9 +4,7 @@ mod common;
 
 use common::*;
 use flashfork_proto::signal::Status;
-use flashfork_vmm::cpu::Exit;
-use flashfork_vmm::machine::Machine;
-use flashfork_vmm::state::MachineState;
+use flashfork_vmm::{cpu::Exit, machine::Machine, state::MachineState};
 
 #[test]
 fn a_ram_nonce_proves_that_a_clone_is_no_reboot_and_siblings_do_not_see_each_other() {

@@ -4,18 +4,16 @@
 mod client;
 mod common;
 
-use client::{Daemon, PATIENCE, command, eventually, exists, idler, kill, tiny};
+use client::{Daemon, PATIENCE, command, eventually, exists, idler, kill, send, tiny, upgraded};
 use common::{guest, kvm};
 use flashfork_proto::api::{self, Clone, CloneState, Template};
 use flashfork_vmm::boot::Source;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{os::fd::OwnedFd, os::unix::process::CommandExt, path::Path, process::Command, time::Duration};
 
 #[test]
 fn templates_and_clones_come_and_go() {
@@ -27,9 +25,9 @@ fn templates_and_clones_come_and_go() {
     let clones = daemon.clones("t", &json!({ "count": 3 }));
     assert_eq!(clones.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["t-1", "t-2", "t-3"]);
     assert!(clones.iter().all(|c| c.state == CloneState::Ended && c.first_exit_ns > 0), "{clones:?}");
-    eventually(|| daemon.done::<Template>("GET", "/v1/templates/t", &Value::Null).clones_alive == 0);
-    assert_eq!(daemon.ask("DELETE", "/v1/clones/t-1", &Value::Null).0, 204);
-    assert_eq!(daemon.ask("DELETE", "/v1/templates/t", &Value::Null).0, 204);
+    eventually(|| daemon.get::<Template>("/v1/templates/t").clones_alive == 0);
+    daemon.remove("/v1/clones/t-1");
+    daemon.remove("/v1/templates/t");
     daemon.refused("GET", "/v1/templates/t", &Value::Null, "no template t");
 }
 
@@ -58,7 +56,7 @@ fn a_socket_that_systemd_has_made_is_served_and_left_there() {
         let length = notified.recv(&mut said).unwrap();
         assert_eq!(std::str::from_utf8(&said[..length]).unwrap().trim_end(), "READY=1");
         let mut daemon = Daemon { child, socket: socket.clone(), dir: tempfile::tempdir().unwrap() };
-        assert_eq!(daemon.done::<api::Daemon>("GET", "/v1", &Value::Null).pid, daemon.child.id());
+        assert_eq!(daemon.get::<api::Daemon>("/v1").pid, daemon.child.id());
         let late = UnixStream::connect(&socket).unwrap();
         let peer = rustix::net::sockopt::socket_peercred(&late).unwrap().pid.as_raw_nonzero().get();
         assert_eq!(peer.cast_unsigned(), daemon.child.id(), "who is ended by `vm stop`");
@@ -77,29 +75,79 @@ fn a_socket_that_systemd_has_made_is_served_and_left_there() {
 fn a_killed_shell_harms_no_other() {
     let Some(daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    let clones = daemon.clones("t", &json!({ "count": 2, "wait": false }));
+    let clones = daemon.clones_of("t", 2);
     // Shells that wait are replaced.
     daemon.settle_with(2);
     let waiting: Vec<_> = daemon.shells().into_iter().filter(|pid| clones.iter().all(|c| c.pid != *pid)).collect();
     kill(waiting[0]);
     kill(clones[0].pid);
-    let state = |name: &str| daemon.done::<Clone>("GET", &format!("/v1/clones/{name}"), &Value::Null).state;
+    let state = |name: &str| daemon.get::<Clone>(&format!("/v1/clones/{name}")).state;
     eventually(|| state("t-1") == CloneState::Ended);
-    let ended = daemon.done::<Clone>("GET", "/v1/clones/t-1", &Value::Null);
+    let ended = daemon.get::<Clone>("/v1/clones/t-1");
     assert!(ended.ended.as_ref().unwrap().contains("SIGKILL") && ended.memory_bytes.is_none(), "{ended:?}");
     assert_eq!(state("t-2"), CloneState::Starting);
-    let rolled: Clone = daemon.done("POST", "/v1/clones/t-2/rollback", &Value::Null);
+    let rolled: Clone = daemon.post("/v1/clones/t-2/rollback", &Value::Null);
     assert_ne!(rolled.generation, clones[1].generation);
     eventually(|| !exists(waiting[0]));
     daemon.settle_with(1);
-    assert_eq!(daemon.clones("t", &json!({ "count": 3, "wait": false })).len(), 3);
+    assert_eq!(daemon.clones_of("t", 3).len(), 3);
+}
+
+#[test]
+fn a_shell_that_ends_before_it_reads_its_claim_costs_no_clone() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    let mut clones = Vec::new();
+    // The first time none is primed, the second time one is.
+    for ready in [1, 2] {
+        daemon.settle_with(clones.len());
+        let waiting: Vec<_> = daemon.shells().into_iter().filter(|pid| !clones.contains(pid)).collect();
+        waiting.iter().for_each(|pid| send(*pid, Signal::STOP));
+        let stands = |pid: &u32| {
+            let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+            let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).unwrap();
+            threads.all(|task| status(task.unwrap()).contains("State:\tT"))
+        };
+        eventually(|| waiting.iter().all(stands));
+        clones.push(std::thread::scope(|scope| {
+            let clone = scope.spawn(|| daemon.clone_of("t"));
+            eventually(|| {
+                let pool = &daemon.stats().pools[0];
+                (pool.ready, pool.primed) == (ready, 0)
+            });
+            waiting.iter().for_each(|pid| kill(*pid));
+            clone.join().unwrap().pid
+        }));
+        assert!(exists(clones[clones.len() - 1]) && !waiting.contains(&clones[clones.len() - 1]));
+    }
+}
+
+#[test]
+fn a_number_whose_name_somebody_has_chosen_is_left_out() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    for name in ["t-3", "other"] {
+        daemon.clones("t", &json!({ "name": name, "wait": false }));
+    }
+    let names: Vec<_> = daemon.clones_of("t", 2).into_iter().map(|clone| clone.name).collect();
+    assert_eq!(names, ["t-4", "t-5"]);
+    // Where none is left for that, no number is used up.
+    let mut limited = tiny("l", idler());
+    limited["max_clones"] = json!(2);
+    let _: Template = daemon.post("/v1/templates", &limited);
+    for name in ["l-1", "l-2"] {
+        daemon.clones("t", &json!({ "name": name, "wait": false }));
+    }
+    daemon.refused("POST", "/v1/templates/l/clones", &json!({ "wait": false }), "a clone l-2 already");
+    daemon.remove("/v1/clones/l-1");
+    assert_eq!(daemon.clone_of("l").name, "l-1");
 }
 
 #[test]
 fn a_killed_daemon_leaves_no_shell_but_clones_and_its_socket_to_the_next_one() {
     let Some(mut daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    let clone = daemon.clones("t", &json!({ "wait": false })).remove(0);
+    let clone = daemon.clone_of("t");
     daemon.settle_with(1);
     let shells = daemon.shells();
     daemon.child.kill().unwrap();
@@ -110,7 +158,7 @@ fn a_killed_daemon_leaves_no_shell_but_clones_and_its_socket_to_the_next_one() {
     eventually(|| UnixStream::connect(&daemon.socket).is_ok());
     let second = command(&daemon.socket).output().unwrap();
     assert!(String::from_utf8_lossy(&second.stderr).contains("already"), "{second:?}");
-    assert_eq!(daemon.done::<Vec<Clone>>("GET", "/v1/clones", &Value::Null)[0].pid, clone.pid);
+    assert_eq!(daemon.get::<Vec<Clone>>("/v1/clones")[0].pid, clone.pid);
 }
 
 #[test]
@@ -125,9 +173,9 @@ fn what_clones_add_is_what_they_write() {
     ];
     daemon.template("idle", idler());
     daemon.template("writes", writer.concat());
-    let clone = |template: &str| daemon.clones(template, &json!({ "wait": false })).remove(0).name;
+    let clone = |template: &str| daemon.clone_of(template).name;
     let added = |name: &str| {
-        let shown: Clone = daemon.done("GET", &format!("/v1/clones/{name}"), &Value::Null);
+        let shown: Clone = daemon.get(&format!("/v1/clones/{name}"));
         shown.memory_bytes.unwrap()
     };
     let (idle, writes) = (clone("idle"), clone("writes"));
@@ -138,7 +186,7 @@ fn what_clones_add_is_what_they_write() {
     assert!(difference < (64 << 10) + batches, "{difference}");
     assert!(added(&idle) < 8 << 20, "{}", added(&idle));
     // What the kernel holds for its VM is in it: more than the process has.
-    let pid = daemon.done::<Clone>("GET", &format!("/v1/clones/{idle}"), &Value::Null).pid;
+    let pid = daemon.get::<Clone>(&format!("/v1/clones/{idle}")).pid;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let kib = |name: &str| -> u64 {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -146,7 +194,7 @@ fn what_clones_add_is_what_they_write() {
     };
     let process = (kib("RssAnon:") + kib("VmSwap:") + kib("VmPTE:")) << 10;
     assert!(added(&idle) >= process + (200 << 10), "{} with KVM's share, {process} without", added(&idle));
-    let stats: api::Stats = daemon.done("GET", "/v1/stats", &Value::Null);
+    let stats: api::Stats = daemon.get("/v1/stats");
     assert_eq!((stats.clones, stats.templates), (2, 2));
     assert!(stats.clone_bytes >= added(&idle) && stats.clone_bytes < 16 << 20, "{stats:?}");
     assert!((4096..2 << 20).contains(&stats.template_bytes), "{stats:?}");
@@ -157,15 +205,15 @@ fn a_guest_of_two_cpus_is_cloned_and_rolled_back() {
     let Some(daemon) = Daemon::start() else { return };
     let mut request = tiny("two", idler());
     request["shape"]["vcpus"] = json!(2);
-    let template: Template = daemon.done("POST", "/v1/templates", &request);
+    let template: Template = daemon.post("/v1/templates", &request);
     assert_eq!(template.shape.vcpus, 2);
-    let clones = daemon.clones("two", &json!({ "count": 2, "wait": false }));
+    let clones = daemon.clones_of("two", 2);
     for clone in &clones {
-        let rolled: Clone = daemon.done("POST", &format!("/v1/clones/{}/rollback", clone.name), &Value::Null);
+        let rolled: Clone = daemon.post(&format!("/v1/clones/{}/rollback", clone.name), &Value::Null);
         assert!(rolled.generation != clone.generation && rolled.state == CloneState::Starting, "{rolled:?}");
     }
-    assert_eq!(daemon.ask("DELETE", "/v1/clones/two-1", &Value::Null).0, 204);
-    assert_eq!(daemon.done::<Clone>("GET", "/v1/clones/two-2", &Value::Null).state, CloneState::Starting);
+    daemon.remove("/v1/clones/two-1");
+    assert_eq!(daemon.get::<Clone>("/v1/clones/two-2").state, CloneState::Starting);
 }
 
 #[test]
@@ -182,7 +230,7 @@ fn of_ended_clones_the_last_are_remembered() {
     for _ in 0..3 {
         daemon.clones("t", &json!({ "count": 5 }));
     }
-    let clones = || daemon.done::<Vec<Clone>>("GET", "/v1/clones", &Value::Null);
+    let clones = || daemon.get::<Vec<Clone>>("/v1/clones");
     eventually(|| clones().len() == 10 && clones().iter().all(|clone| clone.state == CloneState::Ended));
     assert!(clones().iter().all(|clone| clone.ended.as_deref().is_some_and(|how| how.contains("status 0"))));
     daemon.refused("GET", "/v1/clones/t-1", &Value::Null, "no clone t-1");
@@ -194,23 +242,13 @@ fn of_ended_clones_the_last_are_remembered() {
 fn a_console_has_what_was_written_and_takes_what_is_typed() {
     let Some(daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    daemon.clones("t", &json!({ "wait": false }));
-    let mut stream = UnixStream::connect(&daemon.socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
-        .write_all(
-            b"POST /v1/clones/t-1/console HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n",
-        )
-        .unwrap();
-    let mut bytes = Vec::new();
-    while !bytes.ends_with(b"\r\n\r\nx") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        bytes.push(byte[0]);
-    }
-    assert!(bytes.starts_with(b"HTTP/1.1 101"));
+    daemon.clone_of("t");
+    let mut stream = upgraded(&daemon, "t-1/console");
+    let mut byte = [0];
+    stream.read_exact(&mut byte).unwrap();
+    assert_eq!(&byte, b"x");
     stream.write_all(b"typed").unwrap();
-    assert_eq!(daemon.ask("DELETE", "/v1/clones/t-1", &Value::Null).0, 204);
+    daemon.remove("/v1/clones/t-1");
     assert_eq!(stream.read(&mut [0; 16]).unwrap(), 0, "the end of the clone is the console's");
 }
 
@@ -220,11 +258,11 @@ fn templates_are_saved_and_loaded() {
     let Source::Tiny(code) = guest() else { panic!("no code") };
     let mut limited = tiny("t", code);
     limited["max_clones"] = json!(2);
-    let _: Template = daemon.done("POST", "/v1/templates", &limited);
+    let _: Template = daemon.post("/v1/templates", &limited);
     daemon.clones("t", &json!({}));
     let directory = daemon.socket.with_file_name("saved");
-    let _: Template = daemon.done("POST", "/v1/templates/t/save", &json!({ "directory": directory }));
-    let loaded: Template = daemon.done("POST", "/v1/templates/load", &json!({ "name": "u", "directory": directory }));
+    let _: Template = daemon.post("/v1/templates/t/save", &json!({ "directory": directory }));
+    let loaded: Template = daemon.post("/v1/templates/load", &json!({ "name": "u", "directory": directory }));
     assert_eq!((loaded.name.as_str(), loaded.boot_ns), ("u", None));
     assert_eq!((loaded.clones_made, loaded.max_clones), (1, Some(2)), "it goes on where it was saved");
     assert_eq!(daemon.clones("u", &json!({})).len(), 1);
@@ -243,55 +281,61 @@ fn a_rollback_is_another_clone_with_its_own_index_and_counts_as_one() {
     ];
     let mut limited = tiny("t", teller.concat());
     limited["max_clones"] = json!(3);
-    let _: Template = daemon.done("POST", "/v1/templates", &limited);
-    daemon.clones("t", &json!({ "count": 2, "wait": false }));
-    let rolled: Clone = daemon.done("POST", "/v1/clones/t-1/rollback", &Value::Null);
-    let template = || daemon.done::<Template>("GET", "/v1/templates/t", &Value::Null);
+    let _: Template = daemon.post("/v1/templates", &limited);
+    daemon.clones_of("t", 2);
+    let rolled: Clone = daemon.post("/v1/clones/t-1/rollback", &Value::Null);
+    let template = || daemon.get::<Template>("/v1/templates/t");
     assert_eq!((template().clones_made, template().clones_alive), (3, 2));
-    let mut stream = UnixStream::connect(&daemon.socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request =
-        b"POST /v1/clones/t-1/console HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n";
-    stream.write_all(request).unwrap();
-    let mut bytes = Vec::new();
-    while !bytes.ends_with(b"\r\n\r\n02") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        bytes.push(byte[0]);
-    }
+    let mut index = [0; 2];
+    upgraded(&daemon, "t-1/console").read_exact(&mut index).unwrap();
+    assert_eq!(&index, b"02");
     daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "make a new one");
-    let after: Clone = daemon.done("GET", "/v1/clones/t-1", &Value::Null);
+    let after: Clone = daemon.get("/v1/clones/t-1");
     assert_eq!((after.generation, after.state), (rolled.generation, CloneState::Starting));
     // The template stays as long as they live, and goes when they have ended.
     daemon.refused("DELETE", "/v1/templates/t", &Value::Null, "2 clones");
     daemon.shells().into_iter().for_each(kill);
     eventually(|| template().clones_alive == 0);
     daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "has ended");
-    assert_eq!(daemon.ask("DELETE", "/v1/templates/t", &Value::Null).0, 204);
+    daemon.remove("/v1/templates/t");
 }
 
 /// More requests than any fixed number of threads that one would think of.
 const HUNG: usize = 70;
 
+/// A client that waits for a template of a guest that halts with interrupts off, and never says that it is ready.
+fn hung(daemon: &Daemon, name: &str) -> UnixStream {
+    let mut body = tiny(name, vec![0xfa, 0xf4, 0xeb, 0xfd]);
+    body["timeout_s"] = json!(u32::MAX);
+    let body = body.to_string();
+    let mut stream = UnixStream::connect(&daemon.socket).unwrap();
+    let head = "POST /v1/templates HTTP/1.1\r\nHost: x\r\nContent-Type: application/json";
+    stream.write_all(format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn a_boot_ends_with_its_client_and_until_then_its_name_is_that_of_what_is_being_made() {
+    let Some(daemon) = Daemon::start() else { return };
+    let client = hung(&daemon, "t");
+    let request = tiny("t", idler());
+    eventually(|| daemon.shells().len() == 1);
+    daemon.refused("POST", "/v1/templates", &request, "template t is being made: try again");
+    drop(client);
+    eventually(|| daemon.ask("POST", "/v1/templates", &request).0 == 200);
+    daemon.refused("POST", "/v1/templates", &request, "there is a template t already");
+    daemon.settle();
+}
+
 #[test]
 fn sixty_four_hung_guests_stop_nobody() {
     let Some(daemon) = Daemon::start() else { return };
-    // Halts with interrupts off, and never says that it is ready.
-    let hung = |number: usize| {
-        let mut body = tiny(&format!("hung-{number}"), vec![0xfa, 0xf4, 0xeb, 0xfd]);
-        body["timeout_s"] = json!(3600);
-        let body = body.to_string();
-        let mut stream = UnixStream::connect(&daemon.socket).unwrap();
-        let head = "POST /v1/templates HTTP/1.1\r\nHost: x\r\nContent-Type: application/json";
-        stream.write_all(format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
-        stream
-    };
-    let requests: Vec<_> = (0..HUNG).map(hung).collect();
+    let requests: Vec<_> = (0..HUNG).map(|number| hung(&daemon, &format!("hung-{number}"))).collect();
     // Two more wait in the pool.
     eventually(|| daemon.shells().len() >= 64);
     daemon.template("t", idler());
-    let clone = daemon.clones("t", &json!({ "wait": false })).remove(0);
-    assert_eq!(daemon.ask("DELETE", &format!("/v1/clones/{}", clone.name), &Value::Null).0, 204);
+    let clone = daemon.clone_of("t");
+    daemon.remove(&format!("/v1/clones/{}", clone.name));
     drop(requests);
 }
 
@@ -299,28 +343,40 @@ fn sixty_four_hung_guests_stop_nobody() {
 fn connections_to_a_guest_that_hangs_are_gone_when_their_clients_are() {
     let Some(daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    daemon.clones("t", &json!({ "wait": false }));
+    daemon.clone_of("t");
     daemon.settle_with(1);
     let before = daemon.descriptors();
-    let connect = |_| {
-        let mut stream = UnixStream::connect(&daemon.socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
-            .write_all(
-                b"POST /v1/clones/t-1/agent HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n",
-            )
-            .unwrap();
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"HTTP/1.1 101");
+    let connect = |much| {
+        let mut stream = upgraded(&daemon, "t-1/agent");
         stream.write_all(b"asks").unwrap();
+        stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        // Until no more is taken.
+        while much && stream.write(&[b'x'; 1 << 16]).is_ok() {}
         stream
     };
-    let clients: Vec<_> = (0..20).map(connect).collect();
+    let clients: Vec<_> = (0..20).map(|number| connect(number % 2 == 0)).collect();
     // Two for each, and before there may have been a few more than there are now.
     eventually(|| daemon.descriptors() >= before + 30);
     drop(clients);
     eventually(|| daemon.descriptors() <= before);
+}
+
+#[test]
+fn consoles_of_a_quiet_guest_are_gone_when_their_clients_are_and_who_only_reads_stays() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    daemon.clone_of("t");
+    daemon.settle_with(1);
+    let before = daemon.descriptors();
+    let mut reads = upgraded(&daemon, "t-1/console");
+    reads.shutdown(std::net::Shutdown::Write).unwrap();
+    // An end with something unread is no end, but an error.
+    let mut clients: Vec<_> = (0..20).map(|_| upgraded(&daemon, "t-1/console")).collect();
+    clients.iter_mut().for_each(|client| client.read_exact(&mut [0]).unwrap());
+    drop(clients);
+    eventually(|| daemon.descriptors() <= before + 1);
+    reads.set_nonblocking(true).unwrap();
+    assert_eq!(reads.read_to_end(&mut Vec::new()).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]
@@ -333,13 +389,13 @@ fn shells_of_one_request_are_made_at_the_same_time() {
         let watch = || {
             let mut most = 0;
             while !stop.load(Ordering::Relaxed) {
-                let stats: api::Stats = daemon.done("GET", "/v1/stats", &Value::Null);
+                let stats: api::Stats = daemon.get("/v1/stats");
                 most = stats.pools.iter().map(|pool| pool.preparing).max().max(Some(most)).unwrap();
             }
             most
         };
         let watch = scope.spawn(watch);
-        let clones = daemon.clones("t", &json!({ "count": 40, "wait": false }));
+        let clones = daemon.clones_of("t", 40);
         stop.store(true, Ordering::Relaxed);
         assert_eq!(clones.len(), 40);
         watch.join().unwrap()
@@ -358,4 +414,21 @@ fn a_file_that_would_wait_for_a_writer_is_refused() {
         request["kernel"] = json!(file);
         daemon.refused("POST", "/v1/templates", &request, "neither a file nor a block device");
     }
+}
+
+#[test]
+fn a_terminal_that_a_request_names_does_not_become_the_daemon_s() {
+    let new_session = |command: &mut Command, _: &Path| {
+        // SAFETY: a system call.
+        unsafe { command.pre_exec(|| Ok(rustix::process::setsid().map(|_| ())?)) };
+    };
+    let Some(daemon) = Daemon::start_with(new_session) else { return };
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    let mut request = tiny("t", idler());
+    request.as_object_mut().unwrap().remove("tiny");
+    request["kernel"] = json!(nix::unistd::ttyname(&terminal.slave).unwrap());
+    daemon.refused("POST", "/v1/templates", &request, "neither a file nor a block device");
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.child.id())).unwrap();
+    let tty = stat.rsplit(") ").next().unwrap().split(' ').nth(4).unwrap();
+    assert_eq!(tty, "0", "{stat}");
 }

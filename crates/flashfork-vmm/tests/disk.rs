@@ -3,10 +3,8 @@
 
 use flashfork_image::guest::default_guest;
 use flashfork_lab::{Collected, GuestFile, Kernel, Lab, Options, Status};
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::{fs::File, process::Command, time::Duration};
 
 /// What each step shows; see `examples/disk.rs`.
 const EXPECTED: &[&str] = &[
@@ -74,8 +72,7 @@ fn a_mounted_ext4_disk_goes_on_in_clones_each_for_itself_and_is_driven_through_v
 }
 
 fn cache() -> PathBuf {
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(home).expect("HOME is set").join("flashfork/lab")
+    flashfork_lab::cache_dir(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")).expect("HOME is set")
 }
 
 /// The static agent of this tree, built if it isn't up to date.

@@ -5,13 +5,16 @@
 mod client;
 mod common;
 
-use client::{Daemon, TELLER, idler, tiny, told};
+use client::{Daemon, TELLER, idler, restart, tiny, told};
 use flashfork_proto::api::{Clone, Forked, Template};
 use flashfork_proto::signal::{self, AttachedDisk};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use vm_memory::mmap::MmapRegion;
+use vm_memory::{Bytes, FileOffset, VolatileMemory};
 
 const BYTES: u64 = 1 << 20;
 
@@ -25,7 +28,7 @@ fn image(directory: &Path, name: &str) -> PathBuf {
 fn slots(daemon: &Daemon, name: &str, code: &[u8], slots: u8) {
     let mut request = tiny(name, code.to_vec());
     request["shape"]["disk_slots"] = json!(slots);
-    let template: Template = daemon.done("POST", "/v1/templates", &request);
+    let template: Template = daemon.post("/v1/templates", &request);
     assert_eq!(template.shape.disk_slots, slots);
 }
 
@@ -40,7 +43,7 @@ fn news(daemon: &Daemon, clone: &str, count: usize, paths: usize) -> Vec<Attache
 
 #[test]
 fn clones_and_forks_are_given_disks_one_after_the_other_and_keep_them() {
-    let Some(daemon) = Daemon::start() else { return };
+    let Some(mut daemon) = Daemon::start() else { return };
     let [first, second] = ["a", "b"].map(|name| image(daemon.dir.path(), name));
     slots(&daemon, "t", TELLER, 2);
     daemon.clones("t", &with(json!([{ "image": first, "mount": "/srv", "read_only": true }])));
@@ -48,7 +51,7 @@ fn clones_and_forks_are_given_disks_one_after_the_other_and_keep_them() {
     assert_eq!(news(&daemon, "t-1", 1, 4), [disk]);
     // The tree grows: a template of it has the first disk, and its clones get the second.
     let request = json!({ "now": true, "count": 0, "template": "warm" });
-    let _: Forked = daemon.done("POST", "/v1/clones/t-1/fork", &request);
+    let _: Forked = daemon.post("/v1/clones/t-1/fork", &request);
     daemon.refused(
         "POST",
         "/v1/templates/warm/clones",
@@ -56,26 +59,30 @@ fn clones_and_forks_are_given_disks_one_after_the_other_and_keep_them() {
         "1 empty slots",
     );
     daemon.clones("warm", &with(json!([{ "image": second }])));
+    // So do those who were left by another daemon.
+    restart(&mut daemon, Signal::KILL);
     let request = json!({ "now": true, "count": 0, "template": "full" });
-    let _: Forked = daemon.done("POST", "/v1/clones/warm-2/fork", &request);
+    let _: Forked = daemon.post("/v1/clones/warm-2/fork", &request);
     daemon.refused("POST", "/v1/templates/full/clones", &with(json!([{ "image": second }])), "0 empty slots");
     // Saved and loaded it has both.
     let directory = daemon.dir.path().join("saved");
-    daemon.done::<Template>("POST", "/v1/templates/full/save", &json!({ "directory": directory }));
+    daemon.post::<Template>("/v1/templates/full/save", &json!({ "directory": directory }));
     assert_eq!(fs::metadata(directory.join("disk-1")).unwrap().len(), BYTES);
-    daemon.done::<Template>("POST", "/v1/templates/load", &json!({ "name": "again", "directory": directory }));
-    let clone = daemon.clones("again", &json!({ "wait": false })).remove(0);
+    daemon.post::<Template>("/v1/templates/load", &json!({ "name": "again", "directory": directory }));
+    let clone = daemon.clone_of("again");
     daemon.refused(
         "POST",
         &format!("/v1/clones/{}/fork", clone.name),
         &json!({ "now": true, "disks": [{ "image": first }] }),
         "0 empty slots",
     );
-    let _: Clone = daemon.done("POST", &format!("/v1/clones/{}/rollback", clone.name), &Value::Null);
-    let _: Clone = daemon.done("POST", "/v1/clones/t-1/rollback", &Value::Null);
+    let _: Clone = daemon.post(&format!("/v1/clones/{}/rollback", clone.name), &Value::Null);
+    restart(&mut daemon, Signal::KILL);
+    let _: Clone = daemon.post("/v1/clones/t-1/rollback", &Value::Null);
+    assert_eq!(news(&daemon, "t-1", 1, 4)[0].mount, "/srv");
     // A fork is given its own, and its parent is not.
     let request = json!({ "now": true, "disks": [{ "image": second }] });
-    let forked: Forked = daemon.done("POST", "/v1/clones/t-1/fork", &request);
+    let forked: Forked = daemon.post("/v1/clones/t-1/fork", &request);
     assert_eq!(forked.clones.len(), 1);
 }
 
@@ -112,7 +119,7 @@ fn disks_that_can_not_be_given_are_told_in_a_line() {
     let long = json!({ "wait": false, "job": "x".repeat(3950), "disks": [{ "image": good }] });
     daemon.refused("POST", path, &long, "a job of 3950 bytes: 3948 fit");
     daemon.refused("POST", "/v1/templates/none/clones", &with(json!([{ "image": good }])), "0 empty slots");
-    assert_eq!(daemon.clones("t", &json!({ "wait": false }))[0].name, "t-1", "none of that took a number");
+    assert_eq!(daemon.clone_of("t").name, "t-1", "none of that took a number");
     let fork = json!({ "now": true, "disks": [{ "image": good, "mount": "/srv" }] });
     daemon.refused("POST", "/v1/clones/t-1/fork", &fork, "leave out --now");
 }
@@ -126,7 +133,7 @@ fn an_image_that_has_changed_is_refused_by_its_name() {
     request["shape"]["disk"] = json!(true);
     request["shape"]["disk_slots"] = json!(1);
     request["disk"] = json!(own);
-    daemon.done::<Template>("POST", "/v1/templates", &request);
+    daemon.post::<Template>("/v1/templates", &request);
     daemon.clones("t", &with(json!([{ "image": given }])));
     let change = |path: &Path| {
         let before = fs::metadata(path).unwrap().modified().unwrap();
@@ -149,4 +156,23 @@ fn an_image_that_has_changed_is_refused_by_its_name() {
     let directory = daemon.dir.path().join("saved");
     daemon.refused("POST", "/v1/templates/t/save", &json!({ "directory": directory }), &why);
     assert!(!directory.exists());
+}
+
+/// A page that is dirty is written on without a fault, and so without the file's times.
+#[test]
+fn an_image_that_changes_through_a_mapping_that_was_written_to_is_found_out() {
+    let Some(daemon) = Daemon::start() else { return };
+    slots(&daemon, "t", &idler(), 1);
+    // Not in /tmp, which may be a tmpfs: that doesn't notice.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let image = image(dir.path(), "image");
+    let file = File::options().read(true).write(true).open(&image).unwrap();
+    let mapped = MmapRegion::<()>::from_file(FileOffset::new(file, 0), BYTES as usize).unwrap();
+    mapped.as_volatile_slice().write_slice(b"before", 0).unwrap();
+    daemon.clones("t", &with(json!([{ "image": image }])));
+    let seen = SystemTime::now();
+    while SystemTime::now().duration_since(seen).unwrap() < Duration::from_millis(20) {}
+    mapped.as_volatile_slice().write_slice(b"behind", 0).unwrap();
+    let why = format!("{} has changed", image.display());
+    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, &why);
 }

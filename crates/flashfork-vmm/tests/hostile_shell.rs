@@ -9,9 +9,8 @@ use flashfork_proto::api::{self, Clone, CloneState, Template};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::{os::unix::fs::PermissionsExt, os::unix::net::UnixStream};
 
 /// Speaks a shell's protocol until it is told to boot or claimed, then does something else.
 const FAKE: &str = r#"#!/usr/bin/python3
@@ -109,7 +108,7 @@ fn upgrade(daemon: &Daemon, what: &str) -> (UnixStream, String) {
 
 /// While the shell stands still.
 fn answers(daemon: &Daemon) {
-    let _: api::Daemon = daemon.done("GET", "/v1", &Value::Null);
+    let _: api::Daemon = daemon.get("/v1");
 }
 
 #[test]
@@ -117,7 +116,7 @@ fn a_shell_that_talks_nonsense_or_too_much_is_ended() {
     let Some(honest) = Daemon::start() else { return };
     let template = honest.template("t", idler());
     let directory = honest.dir.path().join("saved");
-    let _: Template = honest.done("POST", "/v1/templates/t/save", &json!({ "directory": directory }));
+    let _: Template = honest.post("/v1/templates/t/save", &json!({ "directory": directory }));
     let daemon = Daemon::start_with(|command, dir| {
         command.arg("--shell").arg(fake(dir, FAKE));
     });
@@ -128,22 +127,58 @@ fn a_shell_that_talks_nonsense_or_too_much_is_ended() {
     daemon.refused("POST", "/v1/templates", &boots, "no message of this protocol");
     daemon.refused("POST", "/v1/templates", &boots, "no message of this protocol");
     // An answer that nobody asked for: the clone ends, and the daemon keeps none of it.
-    let _: Template = daemon.done("POST", "/v1/templates/load", &json!({ "name": "t", "directory": directory }));
+    let _: Template = daemon.post("/v1/templates/load", &json!({ "name": "t", "directory": directory }));
     let before = anonymous(daemon.child.id());
-    let clone = daemon.clones("t", &json!({ "wait": false })).remove(0);
-    let shown = || daemon.done::<Clone>("GET", "/v1/clones/t-1", &Value::Null);
+    let clone = daemon.clone_of("t");
+    let shown = || daemon.get::<Clone>("/v1/clones/t-1");
     eventually(|| shown().state == CloneState::Ended && !exists(clone.pid));
     assert!(shown().ended.unwrap().contains("out of turn"), "{:?}", shown());
     let grown = anonymous(daemon.child.id()).saturating_sub(before);
     assert!(grown < 16 << 10, "{grown} KiB");
     assert_eq!(template.clones_alive, 0);
+    // What it says is all right, but not what comes along.
+    let floods = FAKE.replace("s.send(b\"\\x0b\" +", "socket.send_fds(s, [b\"\\x0a\\0\"], [0] * 60) #");
+    fake(daemon.dir.path(), &floods);
+    // Some that wait already are the others.
+    eventually(|| {
+        let clone = daemon.clone_of("t");
+        eventually(|| !exists(clone.pid));
+        let path = format!("/v1/clones/{}", clone.name);
+        let ended = daemon.get::<Clone>(&path).ended;
+        ended.is_some_and(|how| how.contains("more descriptors than may come with it"))
+    });
+}
+
+#[test]
+fn what_a_shell_says_moves_no_cursor() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    let directory = daemon.dir.path().join("saved");
+    let _: Template = daemon.post("/v1/templates/t/save", &json!({ "directory": directory }));
+    let daemon = Daemon::start_with(|command, dir| {
+        // TROUBLE, and FAILED when it is asked for anything.
+        let says = r#"s.send(CLAIMED)
+    s.send(b"\x09\x06x\n\x1b[2J")
+    s.recv(1 << 20)
+    s.send(b"\x0b\x06y\n\x1b[2J")
+    time.sleep(600)"#;
+        command.arg("--shell").arg(fake(dir, &FAKE.replace("s.send(CLAIMED)", says)));
+    });
+    let daemon = daemon.unwrap();
+    let _: Template = daemon.post("/v1/templates/load", &json!({ "name": "t", "directory": directory }));
+    daemon.clone_of("t");
+    eventually(|| {
+        let trouble = daemon.get::<Clone>("/v1/clones/t-1").trouble;
+        trouble.is_some_and(|line| line == r"x\n\u{1b}[2J")
+    });
+    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, r"y\n\u{1b}[2J");
 }
 
 #[test]
 fn a_shell_that_does_not_read_holds_up_nobody() {
     let Some(daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    let clones = daemon.clones("t", &json!({ "count": 2, "wait": false }));
+    let clones = daemon.clones_of("t", 2);
     signal(clones[0].pid, Signal::STOP);
     // Typing: the console ends, after a while.
     let (mut console, head) = upgrade(&daemon, "t-1/console");
@@ -157,14 +192,14 @@ fn a_shell_that_does_not_read_holds_up_nobody() {
     let refused = refused.unwrap();
     assert!(refused.starts_with("HTTP/1.1 409") && refused.contains("doesn't listen"), "{refused}");
     // A rollback: the clone stays what it was.
-    let before: Clone = daemon.done("GET", "/v1/clones/t-1", &Value::Null);
+    let before: Clone = daemon.get("/v1/clones/t-1");
     daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "doesn't listen");
-    let after: Clone = daemon.done("GET", "/v1/clones/t-1", &Value::Null);
+    let after: Clone = daemon.get("/v1/clones/t-1");
     assert_eq!((after.generation, after.state), (before.generation, CloneState::Starting));
     answers(&daemon);
-    let _: Clone = daemon.done("POST", "/v1/clones/t-2/rollback", &Value::Null);
+    let _: Clone = daemon.post("/v1/clones/t-2/rollback", &Value::Null);
     // It need not agree to its end.
-    assert_eq!(daemon.ask("DELETE", "/v1/clones/t-1", &Value::Null).0, 204);
+    daemon.remove("/v1/clones/t-1");
     eventually(|| !exists(clones[0].pid));
 }
 
@@ -172,11 +207,11 @@ fn a_shell_that_does_not_read_holds_up_nobody() {
 fn a_rollback_without_an_answer_ends_the_clone() {
     let Some(daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    let clone = daemon.clones("t", &json!({ "wait": false })).remove(0);
+    let clone = daemon.clone_of("t");
     signal(clone.pid, Signal::STOP);
     daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "did not answer within 20 s");
     eventually(|| !exists(clone.pid));
-    let ended = daemon.done::<Clone>("GET", "/v1/clones/t-1", &Value::Null).ended.unwrap();
+    let ended = daemon.get::<Clone>("/v1/clones/t-1").ended.unwrap();
     assert!(ended.contains("rollback"), "{ended}");
     daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "has ended");
 }
@@ -186,22 +221,22 @@ fn what_a_shell_could_still_change_is_no_template() {
     let Some(honest) = Daemon::start() else { return };
     honest.template("t", idler());
     let directory = honest.dir.path().join("saved");
-    let _: Template = honest.done("POST", "/v1/templates/t/save", &json!({ "directory": directory }));
+    let _: Template = honest.post("/v1/templates/t/save", &json!({ "directory": directory }));
     let daemon = Daemon::start_with(|command, dir| {
         command.arg("--shell").arg(fake(dir, KEEPS));
     });
     let daemon = daemon.unwrap();
-    let _: Template = daemon.done("POST", "/v1/templates/load", &json!({ "name": "t", "directory": directory }));
-    let clones = daemon.clones("t", &json!({ "count": 2, "wait": false }));
+    let _: Template = daemon.post("/v1/templates/load", &json!({ "name": "t", "directory": directory }));
+    let clones = daemon.clones_of("t", 2);
     let bodies = [json!({ "now": true }), json!({ "now": true, "count": 0, "template": "never" })];
     for (clone, body) in clones.iter().zip(bodies) {
         let path = format!("/v1/clones/{}", clone.name);
         daemon.refused("POST", &format!("{path}/fork"), &body, "still mapped for writing");
         // It could make it more and more.
         eventually(|| !exists(clone.pid));
-        let ended = daemon.done::<Clone>("GET", &path, &Value::Null).ended.unwrap();
+        let ended = daemon.get::<Clone>(&path).ended.unwrap();
         assert!(ended.contains("mapped"), "{ended}");
     }
-    assert_eq!(daemon.done::<Vec<Template>>("GET", "/v1/templates", &Value::Null).len(), 1);
-    eventually(|| daemon.done::<Template>("GET", "/v1/templates/t", &Value::Null).clones_alive == 0);
+    assert_eq!(daemon.get::<Vec<Template>>("/v1/templates").len(), 1);
+    eventually(|| daemon.get::<Template>("/v1/templates/t").clones_alive == 0);
 }

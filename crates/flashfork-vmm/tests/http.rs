@@ -10,18 +10,14 @@ use client::{Daemon, idler};
 use flashfork_proto::api::{self, Clone, Template};
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::{net::Shutdown, os::unix::net::UnixStream, path::Path, process::Command, time::Duration};
 
 /// More clones and templates than these are taken away again.
 const KEPT: usize = 8;
 
 fn tidy(daemon: &Daemon) {
-    let clones: Vec<Clone> = daemon.done("GET", "/v1/clones", &Value::Null);
-    let templates: Vec<Template> = daemon.done("GET", "/v1/templates", &Value::Null);
+    let clones: Vec<Clone> = daemon.get("/v1/clones");
+    let templates: Vec<Template> = daemon.get("/v1/templates");
     if clones.len() > KEPT || templates.len() > KEPT {
         // What is being made has no name yet, and what has a clone by now stays until the next time.
         clones.iter().for_each(|clone| drop(daemon.ask("DELETE", &format!("/v1/clones/{}", clone.name), &Value::Null)));
@@ -48,11 +44,11 @@ fn requests() {
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "{}", String::from_utf8_lossy(&answer));
-        assert_eq!(daemon.done::<api::Daemon>("GET", "/v1", &Value::Null).pid, pid);
+        assert_eq!(daemon.get::<api::Daemon>("/v1").pid, pid);
         tidy(&daemon);
     });
     // What was made is in order.
-    let stats: api::Stats = daemon.done("GET", "/v1/stats", &Value::Null);
+    let stats: api::Stats = daemon.get("/v1/stats");
     assert!(stats.templates >= 1, "{stats:?}");
 }
 
@@ -65,19 +61,19 @@ fn a_body_that_is_no_object_and_a_name_that_is_no_text_are_refused_in_words() {
         daemon.refused("POST", "/v1/templates/t/clones", &body, "object");
         daemon.refused("POST", "/v1/templates", &body, "object");
     }
-    assert_eq!(daemon.done::<Vec<Clone>>("GET", "/v1/clones", &Value::Null), []);
+    assert_eq!(daemon.get::<Vec<Clone>>("/v1/clones"), []);
     for path in ["templates/%ff", "clones/%c3%28", "templates/a%80/clones"] {
         let method = if path.ends_with("clones") { "POST" } else { "GET" };
         daemon.refused(method, &format!("/v1/{path}"), &serde_json::json!({}), "UTF-8");
     }
-    assert_eq!(daemon.clones("t", &serde_json::json!({ "wait": false })).len(), 1);
+    daemon.clone_of("t");
 }
 
 /// Every path with a name in it says that there is no such thing, and not that there is no such path.
 #[test]
 fn the_interface_describes_itself() {
     let Some(daemon) = Daemon::start() else { return };
-    let document: Value = daemon.done("GET", "/v1/openapi.json", &Value::Null);
+    let document: Value = daemon.get("/v1/openapi.json");
     let paths = document["paths"].as_object().unwrap();
     assert!(paths.len() > 10, "{paths:?}");
     for (path, methods) in paths {
@@ -100,12 +96,25 @@ fn resident(daemon: &Daemon) -> u64 {
 fn connections_that_ask_nothing_cost_next_to_nothing() {
     const MANY: u64 = 800;
     let Some(daemon) = Daemon::start() else { return };
-    daemon.done::<api::Daemon>("GET", "/v1", &Value::Null);
+    daemon.get::<api::Daemon>("/v1");
     let before = resident(&daemon);
     let silent: Vec<_> = (0..MANY).map(|_| UnixStream::connect(&daemon.socket).unwrap()).collect();
     // One that came after all of these is answered.
-    daemon.done::<api::Daemon>("GET", "/v1", &Value::Null);
+    daemon.get::<api::Daemon>("/v1");
     let each = resident(&daemon).saturating_sub(before) * 1024 / MANY;
     assert!(each < 8192, "{each} bytes for each connection");
     drop(silent);
+}
+
+#[test]
+fn a_body_that_does_not_come_keeps_no_connection() {
+    let Some(daemon) = Daemon::start() else { return };
+    let mut stream = UnixStream::connect(&daemon.socket).unwrap();
+    let half =
+        "POST /v1/templates HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{";
+    stream.write_all(half.as_bytes()).unwrap();
+    stream.set_read_timeout(Some(client::PATIENCE)).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("the body did not come within"), "{answer}");
 }

@@ -4,13 +4,9 @@
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_vmm::jail::{self, FIRST_USER, Isolation, JailError};
 use flashfork_vmm::memory::{self, Layered, Ram, Undo, Watch};
-use std::fs::File;
-use std::io::ErrorKind;
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
+use std::{fs::File, io::ErrorKind, net::TcpStream, os::fd::OwnedFd, os::unix::net::UnixStream};
 use vm_memory::{Bytes, GuestAddress};
 
 const CASE: &str = "JAIL_TEST_CASE";

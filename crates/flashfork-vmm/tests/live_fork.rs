@@ -5,15 +5,13 @@ mod common;
 use common::counting::{counting, finish};
 use common::*;
 use flashfork_proto::signal::Signal;
-use flashfork_vmm::boot::Source;
-use flashfork_vmm::cpu::Exit;
 use flashfork_vmm::machine::{Deltas, Frozen, Machine};
 use flashfork_vmm::memory::{Watch, delta};
+use flashfork_vmm::{boot::Source, cpu::Exit};
 use kvm_ioctls::Kvm;
 
 const MEMORY_MIB: u32 = 4;
 
-/// A clone that runs.
 fn running(kvm: &Kvm, frozen: &Frozen, index: u64) -> Machine {
     let mut clone = clone(kvm, frozen, index);
     clone.watch_with(Watch::find().unwrap());

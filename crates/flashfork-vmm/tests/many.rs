@@ -7,8 +7,7 @@ mod shell_client;
 use common::{clone, exit, guest, kvm, result, shape, template};
 use flashfork_proto::shell::{Ended, FromShell, ToShell};
 use shell_client::{Shell, code};
-use std::fs;
-use std::sync::Mutex;
+use std::{fs, sync::Mutex};
 
 /// The tests count what this process holds: one at a time.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -4,8 +4,7 @@ mod common;
 
 use common::*;
 use flashfork_proto::shape::{Pages, Shape};
-use std::fs;
-use std::os::fd::AsRawFd;
+use std::{fs, os::fd::AsRawFd};
 
 /// Template and clones of `shape` are what they are with little memory.
 fn clones_are_copies(shape: Shape) {

@@ -10,11 +10,7 @@ use flashfork_proto::api::{self, Clone, CloneState, Template};
 use flashfork_proto::signal::Forked;
 use flashfork_vmm::boot::Source;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
-use std::thread;
+use std::{collections::BTreeSet, os::unix::fs::PermissionsExt, path::Path, process::Command, thread};
 
 /// Whether its shell was primed: then its memory was mapped before.
 fn was_primed(clone: &Clone) -> bool {
@@ -29,7 +25,7 @@ fn code() -> Vec<u8> {
 /// Makes one clone, and waits until the pool is as full as it was.
 fn one(daemon: &Daemon, template: &str) -> Clone {
     let before = daemon.stats().clones;
-    let clone = daemon.clones(template, &json!({ "wait": false })).remove(0);
+    let clone = daemon.clone_of(template);
     daemon.settle_with(before as usize + 1);
     clone
 }
@@ -58,7 +54,7 @@ fn a_template_that_a_fork_made_has_a_shell_before_anybody_asks_for_its_clones() 
     one(&daemon, "t");
     // It has the shell of `t`, which is asked for no more.
     let request = json!({ "count": 0, "now": true, "template": "warm" });
-    daemon.done::<api::Forked>("POST", "/v1/clones/t-1/fork", &request);
+    daemon.post::<api::Forked>("/v1/clones/t-1/fork", &request);
     eventually(|| daemon.stats().pools[0].primed == 1);
     assert!(was_primed(&one(&daemon, "warm")) && was_primed(&one(&daemon, "warm")));
 }
@@ -122,12 +118,12 @@ fn a_template_s_memory_goes_with_it_and_no_shell_waits_for_one_that_is_used_up()
     daemon.clones("goes", &json!({}));
     daemon.settle();
     assert_eq!(daemon.stats().pools[0].primed, 1);
-    assert_eq!(daemon.ask("DELETE", "/v1/templates/goes", &Value::Null).0, 204);
+    daemon.remove("/v1/templates/goes");
     let only_ready = || daemon.shells().len() == 2 && daemon.stats().pools.iter().all(|pool| pool.primed == 0);
     eventually(only_ready);
     let mut limited = tiny("limited", code());
     limited["max_clones"] = json!(2);
-    let _: Template = daemon.done("POST", "/v1/templates", &limited);
+    let _: Template = daemon.post("/v1/templates", &limited);
     daemon.clones("limited", &json!({}));
     daemon.settle();
     daemon.clones("limited", &json!({}));
@@ -137,7 +133,7 @@ fn a_template_s_memory_goes_with_it_and_no_shell_waits_for_one_that_is_used_up()
     // And the last template of a shape takes all shells with it.
     daemon.clones("stays", &json!({ "wait": false, "name": "c" }));
     daemon.settle_with(1);
-    assert_eq!(daemon.ask("DELETE", "/v1/clones/c", &Value::Null).0, 204);
+    daemon.remove("/v1/clones/c");
     for name in ["stays", "limited"] {
         eventually(|| daemon.ask("DELETE", &format!("/v1/templates/{name}"), &Value::Null).0 == 204);
     }
@@ -166,7 +162,7 @@ fn a_template_with_a_disk_is_primed_too() {
     let mut request = tiny("t", code());
     request["shape"]["disk"] = json!(true);
     request["disk"] = json!(image);
-    let _: Template = daemon.done("POST", "/v1/templates", &request);
+    let _: Template = daemon.post("/v1/templates", &request);
     daemon.settle();
     for primed in [false, true, true] {
         let clone = daemon.clones("t", &json!({})).remove(0);
@@ -226,7 +222,7 @@ s.send(READY)
 order = s.recv(1 << 20)[0]
 if order == 14:
     PRIME
-    if s.recv(1 << 20)[0] == 15:
+    if s.recv(1 << 20)[0] == 16:
         GO
 else:
     # With one nanosecond for the memory.
@@ -239,7 +235,7 @@ fn what_a_primed_shell_answers_harms_nobody() {
     let Some(honest) = Daemon::start() else { return };
     honest.template("t", idler());
     let directory = honest.dir.path().join("saved");
-    let _: Template = honest.done("POST", "/v1/templates/t/save", &json!({ "directory": directory }));
+    let _: Template = honest.post("/v1/templates/t/save", &json!({ "directory": directory }));
     // What it does; whether it passes for primed; whether its own answer passes for a claim.
     let cases = [
         ("s.send(b'\\xff' * 10)", "pass", false, false),
@@ -263,8 +259,8 @@ fn what_a_primed_shell_answers_harms_nobody() {
             command.arg("--shell").arg(path);
         });
         let daemon = daemon.unwrap();
-        let _: Template = daemon.done("POST", "/v1/templates/load", &json!({ "name": "t", "directory": directory }));
-        let first = daemon.clones("t", &json!({ "wait": false })).remove(0);
+        let _: Template = daemon.post("/v1/templates/load", &json!({ "name": "t", "directory": directory }));
+        let first = daemon.clone_of("t");
         assert!(!was_primed(&first), "{prime}");
         let place =
             || daemon.stats().pools.iter().map(|pool| (pool.primed, pool.ready, pool.preparing)).collect::<Vec<_>>();
@@ -275,9 +271,9 @@ fn what_a_primed_shell_answers_harms_nobody() {
             let error: api::Error = serde_json::from_str(&body).unwrap();
             assert!(status >= 400 && !error.message.contains('\n'), "{prime} {go}: {error}");
             assert_eq!(daemon.stats().clones_made, 1, "{prime} {go}");
-            assert_eq!(daemon.done::<Template>("GET", "/v1/templates/t", &Value::Null).clones_made, 2);
+            assert_eq!(daemon.get::<Template>("/v1/templates/t").clones_made, 2);
         } else {
-            let second = daemon.clones("t", &json!({ "wait": false })).remove(0);
+            let second = daemon.clone_of("t");
             assert_eq!((second.name.as_str(), was_primed(&second)), ("t-2", claims), "{prime} {go}");
             assert_eq!(daemon.stats().clones_made, 2);
         }

@@ -10,10 +10,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, setrlimit};
 use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use serde_json::{Value, json};
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::{os::unix::fs::MetadataExt, os::unix::net::UnixStream, os::unix::process::CommandExt, path::PathBuf};
 
 #[test]
 fn refusals_say_what_and_what_to_do() {
@@ -47,13 +44,13 @@ fn refusals_say_what_and_what_to_do() {
     daemon.refused("POST", "/v1/templates", &diskless, "no serial number");
     daemon.clones("t", &json!({ "wait": false, "name": "c" }));
     daemon.refused("POST", "/v1/templates/t/clones", &json!({ "wait": false, "name": "c" }), "already");
-    daemon.refused("DELETE", "/v1/templates/t", &Value::Null, "has 1 clone:");
+    daemon.refused("DELETE", "/v1/templates/t", &Value::Null, "has 1 clone,");
     let mut limited = tiny("l", idler());
     limited["max_clones"] = json!(1);
-    let _: Template = daemon.done("POST", "/v1/templates", &limited);
+    let _: Template = daemon.post("/v1/templates", &limited);
     let nothing_made = json!({ "wait": false, "name": "c" });
     daemon.refused("POST", "/v1/templates/l/clones", &nothing_made, "already");
-    daemon.clones("l", &json!({ "wait": false }));
+    daemon.clone_of("l");
     daemon.refused("POST", "/v1/templates/l/clones", &json!({ "wait": false }), "make a new one");
 }
 
@@ -72,10 +69,10 @@ fn without_kvm_the_daemon_says_so() {
     let Ok(child) = command.spawn() else { return eprintln!("skipped: no user namespaces") };
     let daemon = Daemon { child, socket, dir };
     eventually(|| UnixStream::connect(&daemon.socket).is_ok());
-    let host: api::Host = daemon.done("POST", "/v1/host", &Value::Null);
+    let host: api::Host = daemon.post("/v1/host", &Value::Null);
     assert!(host.kvm == api::HostKvm::None && host.detail.contains("modprobe"), "{host:?}");
     daemon.refused("POST", "/v1/templates", &tiny("t", idler()), "cannot open /dev/kvm");
-    assert!(daemon.done::<Vec<Template>>("GET", "/v1/templates", &Value::Null).is_empty());
+    assert!(daemon.get::<Vec<Template>>("/v1/templates").is_empty());
 }
 
 #[test]
@@ -86,7 +83,7 @@ fn what_a_host_can_do_is_answered_without_a_download() {
         command.arg("--cache").arg(&cache);
     });
     let Some(daemon) = daemon else { return };
-    let host: api::Host = daemon.done("POST", "/v1/host", &Value::Null);
+    let host: api::Host = daemon.post("/v1/host", &Value::Null);
     assert!(host.kvm == api::HostKvm::Untried && host.detail.contains("flashfork vm run"), "{host:?}");
     assert!(!cache.exists());
 }
@@ -99,7 +96,7 @@ fn what_linux_guests_lack_says_nothing_of_kvm() {
         command.arg("--cache").arg(dir.join("cache")).arg("--agent").arg(dir.join("agent"));
     });
     let Some(daemon) = daemon else { return };
-    let host: api::Host = daemon.done("POST", "/v1/host", &Value::Null);
+    let host: api::Host = daemon.post("/v1/host", &Value::Null);
     assert!(host.kvm == api::HostKvm::Untried && host.detail.contains("scripts/build-agent"), "{host:?}");
 }
 
@@ -131,8 +128,8 @@ fn a_full_disk_is_one_line_and_leaves_nothing_behind() {
     let left = std::fs::read_dir(root.join(small.strip_prefix("/").unwrap())).unwrap().count();
     assert_eq!(left, 0, "a draft was left behind");
     let elsewhere = daemon.dir.path().join("saved");
-    let _: Template = daemon.done("POST", "/v1/templates/t/save", &json!({ "directory": elsewhere }));
-    assert_eq!(daemon.clones("t", &json!({ "wait": false })).len(), 1);
+    let _: Template = daemon.post("/v1/templates/t/save", &json!({ "directory": elsewhere }));
+    daemon.clone_of("t");
 }
 
 #[test]
@@ -151,11 +148,11 @@ fn too_little_memory_is_one_line_and_leaves_nothing_behind() {
     let mut request = tiny("t", idler());
     request["shape"]["memory_mib"] = json!(1500);
     daemon.refused("POST", "/v1/templates", &request, "out of memory");
-    assert!(daemon.done::<Vec<Template>>("GET", "/v1/templates", &Value::Null).is_empty());
+    assert!(daemon.get::<Vec<Template>>("/v1/templates").is_empty());
     eventually(|| daemon.shells().is_empty());
     // The name is free, and what fits is made.
     daemon.template("t", idler());
-    assert_eq!(daemon.clones("t", &json!({ "wait": false })).len(), 1);
+    daemon.clone_of("t");
 }
 
 #[test]
@@ -185,7 +182,7 @@ fn an_ordinary_user_of_the_group_of_kvm_has_all_of_it() {
         return eprintln!("skipped: {body}");
     }
     assert_eq!(status, 200, "{body}");
-    let clone = daemon.clones("t", &json!({ "wait": false })).remove(0);
+    let clone = daemon.clone_of("t");
     let of_shell = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", clone.pid)).unwrap();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(&of_shell("uid_map")), ["65534", "65534", "1"], "a user namespace of its own");
@@ -193,12 +190,12 @@ fn an_ordinary_user_of_the_group_of_kvm_has_all_of_it() {
     let line = |name: &str| words(status.lines().find_map(|line| line.strip_prefix(name)).unwrap());
     assert_eq!(line("CapPrm:"), ["0000000000000000"]);
     assert_eq!(line("Seccomp:"), ["2"]);
-    let rolled: Clone = daemon.done("POST", "/v1/clones/t-1/rollback", &Value::Null);
+    let rolled: Clone = daemon.post("/v1/clones/t-1/rollback", &Value::Null);
     assert!(rolled.generation != clone.generation && rolled.memory_bytes.is_some(), "{rolled:?}");
     let directory = daemon.dir.path().join("saved");
-    let _: Template = daemon.done("POST", "/v1/templates/t/save", &json!({ "directory": directory }));
-    let _: Template = daemon.done("POST", "/v1/templates/load", &json!({ "name": "u", "directory": directory }));
-    daemon.clones("u", &json!({ "wait": false }));
+    let _: Template = daemon.post("/v1/templates/t/save", &json!({ "directory": directory }));
+    let _: Template = daemon.post("/v1/templates/load", &json!({ "name": "u", "directory": directory }));
+    daemon.clone_of("u");
     // Whoever else comes finds the socket closed to him.
     assert_eq!(std::fs::metadata(&daemon.socket).unwrap().mode() & 0o777, 0o600);
 }

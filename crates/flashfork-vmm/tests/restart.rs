@@ -4,62 +4,37 @@
 mod client;
 mod common;
 
-use client::{Daemon, attempt, command, eventually, exists, idler, is_store, kill, tiny};
+use client::{Daemon, again, answers, attempt, command, end, eventually, exists, idler, is_store, kill, restart, tiny};
 use flashfork_proto::api::{Clone, CloneState, Forked, Template};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, send, socket_with};
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, geteuid, kill_process, prlimit};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::iter::repeat_with;
-use std::os::fd::OwnedFd;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{collections::BTreeMap, fs, iter::repeat_with, os::fd::OwnedFd, os::unix::process::CommandExt};
 
 /// How a conversation with the store begins.
-const HELLO: &[u8] = b"FLFKSTO\n\x01";
-
-fn end(daemon: &mut Daemon, signal: Signal) {
-    kill_process(Pid::from_child(&daemon.child), signal).unwrap();
-    daemon.child.wait().unwrap();
-}
-
-/// Another takes its place.
-fn again(daemon: &mut Daemon) {
-    daemon.child = command(&daemon.socket).spawn().unwrap();
-    answers(daemon);
-}
-
-/// For a moment the socket may still be that of a process that the killed one was about to start.
-fn answers(daemon: &Daemon) {
-    eventually(|| attempt(&daemon.socket, "GET", "/v1", &Value::Null).is_some());
-}
-
-fn restart(daemon: &mut Daemon, signal: Signal) {
-    end(daemon, signal);
-    again(daemon);
-}
+const HELLO: &[u8] = b"FLFKSTO\n\x02";
 
 fn clones(daemon: &Daemon) -> Vec<Clone> {
-    daemon.done("GET", "/v1/clones", &Value::Null)
+    daemon.get("/v1/clones")
 }
 
 fn shown(daemon: &Daemon, name: &str) -> Clone {
-    daemon.done("GET", &format!("/v1/clones/{name}"), &Value::Null)
+    daemon.get(&format!("/v1/clones/{name}"))
 }
 
 fn templates(daemon: &Daemon) -> Vec<Template> {
-    daemon.done("GET", "/v1/templates", &Value::Null)
+    daemon.get("/v1/templates")
 }
 
 fn rolled_back(daemon: &Daemon, name: &str) -> Clone {
-    daemon.done("POST", &format!("/v1/clones/{name}/rollback"), &Value::Null)
+    daemon.post(&format!("/v1/clones/{name}/rollback"), &Value::Null)
 }
 
 /// Everything, in the end also a template whose last clone has just ended.
@@ -71,7 +46,7 @@ fn remove_all(daemon: &Daemon) {
 }
 
 fn remove_clone(daemon: &Daemon, name: &str) {
-    assert_eq!(daemon.ask("DELETE", &format!("/v1/clones/{name}"), &Value::Null).0, 204);
+    daemon.remove(&format!("/v1/clones/{name}"));
 }
 
 fn place(daemon: &Daemon) -> PathBuf {
@@ -94,8 +69,9 @@ fn store_of(daemon: &Daemon) -> u32 {
 #[test]
 fn clones_and_templates_live_on_over_their_daemon_s_end() {
     let Some(mut daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let made = daemon.template("t", idler()).made_ns;
     let before = daemon.clones("t", &json!({ "count": 2, "wait": false, "job": "it" }));
+    assert!(before.iter().all(|clone| clone.made_ns > made), "{made}: {before:?}");
     for signal in [Signal::TERM, Signal::KILL, Signal::KILL] {
         restart(&mut daemon, signal);
         let after = clones(&daemon);
@@ -103,15 +79,18 @@ fn clones_and_templates_live_on_over_their_daemon_s_end() {
         for (before, after) in before.iter().zip(&after) {
             assert_eq!((&before.name, before.pid, &before.generation), (&after.name, after.pid, &after.generation));
             assert_eq!((before.cid, before.claim, before.state), (after.cid, after.claim, after.state));
+            assert_eq!(before.made_ns, after.made_ns);
             assert!(exists(after.pid) && after.memory_bytes.is_some(), "{after:?}");
         }
         let template = templates(&daemon).remove(0);
         assert_eq!((template.clones_made, template.clones_alive, template.shared_bytes), (2, 2, 0));
+        assert_eq!(template.made_ns, made);
     }
     // All can be done that could be before.
     assert_ne!(rolled_back(&daemon, "t-1").generation, before[0].generation);
-    let forked: Forked = daemon.done("POST", "/v1/clones/t-2/fork", &json!({ "count": 1, "now": true, "wait": false }));
+    let forked: Forked = daemon.post("/v1/clones/t-2/fork", &json!({ "count": 1, "now": true, "wait": false }));
     assert_eq!(forked.clones[0].forked_from.as_deref(), Some("t-2"));
+    assert!(forked.clones[0].made_ns > before[1].made_ns);
     let new = daemon.clones("t", &json!({ "wait": false }));
     assert_eq!(new[0].name, "t-5", "no number is given twice");
     assert!(before.iter().all(|clone| clone.cid != new[0].cid));
@@ -125,10 +104,39 @@ fn clones_and_templates_live_on_over_their_daemon_s_end() {
 }
 
 #[test]
+fn a_daemon_that_may_open_too_few_files_ends_nothing() {
+    let Some(mut daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    let made = daemon.clones_of("t", 10);
+    end(&mut daemon, Signal::KILL);
+    let mut refused = 0;
+    for limit in (20..).step_by(3) {
+        let vmd = command(&daemon.socket);
+        let mut less = Command::new("sh");
+        less.arg("-c")
+            .arg(format!("ulimit -n {limit}; exec \"$0\" \"$@\""))
+            .arg(vmd.get_program())
+            .args(vmd.get_args());
+        daemon.child = less.stderr(Stdio::piped()).spawn().unwrap();
+        let ended = |child: &mut Child| child.try_wait().unwrap().is_some();
+        eventually(|| attempt(&daemon.socket, "GET", "/v1", &Value::Null).is_some() || ended(&mut daemon.child));
+        assert!(made.iter().all(|clone| exists(clone.pid)), "{limit}");
+        if !ended(&mut daemon.child) {
+            break;
+        }
+        let mut said = String::new();
+        daemon.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        refused += usize::from(said.contains("templates and clones go on") && said.contains("raise"));
+    }
+    assert!(made.iter().all(|clone| shown(&daemon, &clone.name).ended.is_none()));
+    assert!(refused > 1);
+}
+
+#[test]
 fn a_clone_that_ended_while_there_was_no_daemon_is_shown_as_ended() {
     let Some(mut daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    let made = daemon.clones("t", &json!({ "count": 2, "wait": false }));
+    let made = daemon.clones_of("t", 2);
     end(&mut daemon, Signal::KILL);
     kill(made[0].pid);
     again(&mut daemon);
@@ -148,8 +156,7 @@ fn a_clone_that_ended_while_there_was_no_daemon_is_shown_as_ended() {
 fn what_waits_ends_with_its_daemon_and_clones_end_with_daemon_and_store() {
     let Some(mut daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    let made: Vec<_> =
-        daemon.clones("t", &json!({ "count": 2, "wait": false })).iter().map(|clone| clone.pid).collect();
+    let made: Vec<_> = daemon.clones_of("t", 2).iter().map(|clone| clone.pid).collect();
     daemon.settle_with(2);
     let all = daemon.shells();
     // None can do anything about it: as if it had been taken over.
@@ -167,7 +174,7 @@ fn what_waits_ends_with_its_daemon_and_clones_end_with_daemon_and_store() {
 fn a_store_that_ends_is_replaced_by_one_that_has_everything() {
     let Some(mut daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    let made = daemon.clones("t", &json!({ "count": 2, "wait": false }));
+    let made = daemon.clones_of("t", 2);
     let stamp = || fs::metadata(place(&daemon)).ok().map(|place| (place.ctime(), place.ctime_nsec()));
     // One that doesn't read is as good as none.
     for signal in [Signal::KILL, Signal::STOP] {
@@ -184,7 +191,24 @@ fn a_store_that_ends_is_replaced_by_one_that_has_everything() {
     }
     restart(&mut daemon, Signal::KILL);
     assert!(made.iter().all(|clone| shown(&daemon, &clone.name).pid == clone.pid && exists(clone.pid)));
-    daemon.clones("t", &json!({ "wait": false }));
+    daemon.clone_of("t");
+}
+
+#[test]
+fn what_the_store_has_no_room_for_is_refused_before_it_is_acknowledged() {
+    let Some(mut daemon) = Daemon::start() else { return };
+    daemon.template("t0", idler());
+    daemon.settle();
+    let store = store_of(&daemon);
+    // An earlier daemon may have been given less, and so it.
+    let least = (0..).find(|number| !Path::new(&format!("/proc/{store}/fd/{number}")).exists());
+    let pid = Pid::from_raw(store.cast_signed());
+    prlimit(pid, Resource::Nofile, Rlimit { current: least, maximum: least }).unwrap();
+    let make = |number| daemon.ask("POST", "/v1/templates", &tiny(&format!("t{number}"), idler()));
+    let (made, (_, why)) = (1..20).map(|n| (n, make(n))).find(|(_, (status, _))| *status != 200).expect("no room");
+    assert!(why.contains("may open no more files"), "{why}");
+    restart(&mut daemon, Signal::KILL);
+    assert_eq!((templates(&daemon).len(), store_of(&daemon)), (made, store));
 }
 
 /// The end of a session's leader is a signal for stopped processes in it.
@@ -192,7 +216,7 @@ fn a_store_that_ends_is_replaced_by_one_that_has_everything() {
 fn a_stopped_store_outlives_its_daemon_and_not_an_end_for_good() {
     let Some(mut daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    let made = &daemon.clones("t", &json!({ "wait": false }))[0];
+    let made = &daemon.clone_of("t");
     let store = store_of(&daemon);
     let signal = |signal| kill_process(Pid::from_raw(store.cast_signed()).unwrap(), signal).unwrap();
     signal(Signal::STOP);
@@ -209,7 +233,7 @@ fn a_stopped_store_outlives_its_daemon_and_not_an_end_for_good() {
 fn strangers_and_nonsense_get_nothing_of_a_store_and_do_it_no_harm() {
     let Some(mut daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    let clone = daemon.clones("t", &json!({ "wait": false })).remove(0);
+    let clone = daemon.clone_of("t");
     let store = store_of(&daemon);
     end(&mut daemon, Signal::KILL);
     let mut random = generator(7);
@@ -235,7 +259,7 @@ fn strangers_and_nonsense_get_nothing_of_a_store_and_do_it_no_harm() {
             fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
         }
         let asks = "import socket as s, sys; c = s.socket(s.AF_UNIX, s.SOCK_SEQPACKET); c.connect(sys.argv[1])\n\
-                    try: c.send(b'FLFKSTO\\n\\x01'); print(len(c.recv(64)))\nexcept OSError: print(0)";
+                    try: c.send(b'FLFKSTO\\n\\x02'); print(len(c.recv(64)))\nexcept OSError: print(0)";
         let mut stranger = Command::new("python3");
         let said = stranger.arg("-c").arg(asks).arg(place(&daemon)).uid(65534).output().unwrap();
         assert_eq!(said.stdout, b"0\n", "{}", String::from_utf8_lossy(&said.stderr));
@@ -248,7 +272,7 @@ fn strangers_and_nonsense_get_nothing_of_a_store_and_do_it_no_harm() {
 fn what_can_not_be_read_is_ended_and_told() {
     let Some(mut daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    let made = daemon.clones("t", &json!({ "count": 2, "wait": false }));
+    let made = daemon.clones_of("t", 2);
     end(&mut daemon, Signal::KILL);
     // This test is a daemon that writes in another way: of one clone.
     let peer = connect(&daemon);
@@ -321,7 +345,6 @@ fn asked<T: DeserializeOwned>(socket: &Path, method: &str, path: &str, body: &Va
     Some(serde_json::from_str(&answer).unwrap())
 }
 
-/// What descriptors of a process are.
 fn descriptors(pid: u32) -> Vec<PathBuf> {
     let all = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     all.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok()).collect()

@@ -1,18 +1,15 @@
 //! Rollbacks of a tiny guest: after each of them memory is the template's to the last byte, whoever wrote.
 
 mod common;
+#[path = "common/lab.rs"]
+mod lab;
 
 use common::*;
-use flashfork_lab::{Collected, Kernel, Lab, Options, Status};
+use flashfork_lab::Kernel;
 use flashfork_proto::signal::{Done, Signal};
-use flashfork_vmm::boot::Source;
-use flashfork_vmm::cpu::Exit;
-use flashfork_vmm::kvm::two_dimensional;
-use flashfork_vmm::layout::VMGENID;
 use flashfork_vmm::machine::{Frozen, Machine};
-use flashfork_vmm::memory::Watch;
+use flashfork_vmm::{boot::Source, cpu::Exit, kvm::two_dimensional, layout::VMGENID, memory::Watch};
 use kvm_ioctls::Kvm;
-use std::time::Duration;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 
 const MEMORY: usize = 4 << 20;
@@ -208,22 +205,5 @@ fn page_tables_that_a_rollback_changes_are_not_remembered() {
 /// There guests have page tables of their own (NPT, emulated), and a TLB that outlives their exits.
 #[test]
 fn rollbacks_with_two_dimensional_paging_are_right_too() {
-    let home = std::env::var_os("HOME").map(|home| std::path::PathBuf::from(home).join(".cache"));
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(std::path::PathBuf::from).or(home).expect("HOME is set");
-    let options = Options {
-        kernel: Kernel::Debian6_12,
-        memory_mib: 1024,
-        nested_kvm: true,
-        timeout: Duration::from_secs(600),
-        ..Options::default()
-    };
-    let program = std::env::current_exe().unwrap();
-    let mut output = Collected::default();
-    let lab = Lab::new(cache.join("flashfork/lab")).unwrap();
-    let words = [program.to_str().unwrap(), "--test-threads", "1", "--skip", "two_dimensional"];
-    let outcome = lab.run(&options, &words, &mut output).unwrap();
-    let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    let console = outcome.console_tail.join("\n");
-    assert_eq!(outcome.status, Status::Exited(0), "{text}\n{errors}\n{console}");
-    assert!(text.contains("3 passed") && !errors.contains("skipped"), "{text}\n{errors}");
+    lab::pass(Kernel::Debian6_12, "", &["--skip", "two_dimensional"], 3);
 }

@@ -5,7 +5,7 @@ mod common;
 mod shell_client;
 
 use common::{NONCE, guest, kvm, renewal, shape};
-use flashfork_proto::shell::{Ended, FromShell, Go, ToShell};
+use flashfork_proto::shell::{Ended, FromShell, Go, Run, ToShell};
 use flashfork_proto::signal::Done;
 use shell_client::{Shell, Template, code, template};
 use std::os::fd::OwnedFd;
@@ -55,6 +55,44 @@ fn a_primed_shell_becomes_that_clone_when_it_is_told_to() {
     }
     shells[0].send(ToShell::Stop);
     assert_eq!(shells[0].ended().0, Ended::Stopped);
+}
+
+/// It writes 64 KB at 0x10000 once it is a clone.
+#[test]
+fn a_shell_tells_what_its_guest_has_written_and_the_next_one_has_it_there_before() {
+    let Some(_) = kvm() else { return };
+    let writer = [
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // mov dx, 0x1234; mov al, FORK; out dx, al
+        &[0xb8, 0x00, 0x10, 0x8e, 0xc0],           // mov ax, 0x1000; mov es, ax
+        &[0x31, 0xff, 0xb9, 0x00, 0x80, 0xf3, 0xab], // xor di, di; mov cx, 0x8000; rep stosw
+        &[0xba, 0xf8, 0x03, 0xb0, b'x', 0xee, 0xeb, 0xfe], // mov dx, 0x3f8; mov al, 'x'; out dx, al; jmp $
+    ];
+    let template = template(shape(16, 1), &writer.concat());
+    let has_all = |runs: &[Run]| runs.iter().any(|run| run.first <= 16 && run.first + run.pages >= 32);
+    let told = |shell: &mut Shell| {
+        while shell.console.is_empty() {
+            let Ok((FromShell::Console(bytes), _)) = shell.channel.receive() else { panic!("no console") };
+            shell.console = bytes;
+        }
+        shell.send(ToShell::Tell);
+        let FromShell::Written(runs) = shell.next() else { panic!("it doesn't tell") };
+        runs
+    };
+    let [mut one, mut other, mut wrong] = Shell::prepare_many(shape(16, 1), 3).try_into().unwrap_or_else(|_| panic!());
+    one.claim(&template, 1);
+    let runs = told(&mut one);
+    if runs.is_empty() {
+        return eprintln!("skipped: this kernel can't tell quickly which pages are a process's own");
+    }
+    assert!(has_all(&runs), "{runs:?}");
+    other.prime(&template);
+    other.send(ToShell::Populate(runs));
+    assert_eq!(other.next(), FromShell::Primed);
+    other.go(2);
+    assert!(has_all(&told(&mut other)));
+    wrong.prime(&template);
+    wrong.send(ToShell::Populate(vec![Run { first: 4095, pages: 2 }]));
+    assert!(matches!(wrong.next(), FromShell::Failed(why) if why.contains("none of a template's memory")));
 }
 
 #[test]

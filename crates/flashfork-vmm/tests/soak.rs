@@ -7,10 +7,7 @@ mod common;
 
 use client::{Daemon, eventually, idler};
 use flashfork_proto::api::{Clone, CloneState, Stats};
-use serde_json::{Value, json};
-use std::fs;
-use std::sync::Mutex;
-use std::time::Duration;
+use std::{fs, sync::Mutex, time::Duration};
 
 /// The tests count what the whole host holds: one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -62,8 +59,8 @@ fn clones_that_come_and_go_leave_no_descriptor_no_process_and_no_memory() {
     daemon.template("t", idler());
     let third = || {
         for _ in 0..cycles() / 30 {
-            for clone in daemon.clones("t", &json!({ "count": 10, "wait": false })) {
-                assert_eq!(daemon.ask("DELETE", &format!("/v1/clones/{}", clone.name), &Value::Null).0, 204);
+            for clone in daemon.clones_of("t", 10) {
+                daemon.remove(&format!("/v1/clones/{}", clone.name));
             }
         }
         daemon.settle();
@@ -86,19 +83,19 @@ fn a_hundred_clones_live_at_the_same_time_and_leave_nothing() {
     let Some(daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
     // From the first on there is a shell that is primed.
-    daemon.clones("t", &json!({ "wait": false }));
-    assert_eq!(daemon.ask("DELETE", "/v1/clones/t-1", &Value::Null).0, 204);
+    daemon.clone_of("t");
+    daemon.remove("/v1/clones/t-1");
     daemon.settle();
     let before = (daemon.descriptors(), kernel());
-    let clones = daemon.clones("t", &json!({ "count": 100, "wait": false }));
+    let clones = daemon.clones_of("t", 100);
     assert_eq!(clones.len(), 100);
-    let stats: Stats = daemon.done("GET", "/v1/stats", &Value::Null);
+    let stats: Stats = daemon.get("/v1/stats");
     assert_eq!(stats.clones, 100);
     assert!(stats.clone_bytes < 100 * (8 << 20), "{stats:?}");
-    let alive: Vec<Clone> = daemon.done("GET", "/v1/clones", &Value::Null);
+    let alive: Vec<Clone> = daemon.get("/v1/clones");
     assert!(alive.iter().all(|clone| clone.state == CloneState::Starting), "{alive:?}");
     for clone in clones {
-        assert_eq!(daemon.ask("DELETE", &format!("/v1/clones/{}", clone.name), &Value::Null).0, 204);
+        daemon.remove(&format!("/v1/clones/{}", clone.name));
     }
     daemon.settle();
     eventually(|| daemon.descriptors() <= before.0);

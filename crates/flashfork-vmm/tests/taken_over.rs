@@ -33,18 +33,18 @@ fn a_shell_that_takes_writes_and_forks_as_much_as_it_can_costs_its_own_clone_onl
     let Some(honest) = Daemon::start() else { return };
     honest.template("t", idler());
     let directory = honest.dir.path().join("saved");
-    let _: Template = honest.done("POST", "/v1/templates/t/save", &json!({ "directory": directory }));
-    let sibling = honest.clones("t", &json!({ "wait": false })).remove(0);
+    let _: Template = honest.post("/v1/templates/t/save", &json!({ "directory": directory }));
+    let sibling = honest.clone_of("t");
     let before = kib("/proc/meminfo", "Committed_AS:");
 
     let daemon = Daemon::start_with(|command, dir| {
         command.arg("--shell").arg(hostile(dir));
     });
     let daemon = daemon.unwrap();
-    let _: Template = daemon.done("POST", "/v1/templates/load", &json!({ "name": "t", "directory": directory }));
-    let clone = daemon.clones("t", &json!({ "wait": false })).remove(0);
+    let _: Template = daemon.post("/v1/templates/load", &json!({ "name": "t", "directory": directory }));
+    let clone = daemon.clone_of("t");
     let status = format!("/proc/{}/status", clone.pid);
-    let shown = || daemon.done::<Clone>("GET", "/v1/clones/t-1", &Value::Null);
+    let shown = || daemon.get::<Clone>("/v1/clones/t-1");
     // It holds what it could get, and says so.
     eventually(|| shown().trouble.is_some() || shown().ended.is_some());
     let told = shown();
@@ -54,9 +54,9 @@ fn a_shell_that_takes_writes_and_forks_as_much_as_it_can_costs_its_own_clone_onl
     assert!(held < 256, "a guest of 4 MiB holds {held} MiB: {report}");
     assert!(report.contains("wrote nothing"), "{report}");
     // The daemon, its templates and another's clones are as before.
-    let stats: api::Stats = daemon.done("GET", "/v1/stats", &Value::Null);
+    let stats: api::Stats = daemon.get("/v1/stats");
     assert_eq!((stats.templates, stats.clones), (1, 1));
-    let state = honest.done::<Clone>("GET", &format!("/v1/clones/{}", sibling.name), &Value::Null);
+    let state = honest.get::<Clone>(&format!("/v1/clones/{}", sibling.name));
     assert!(state.state == CloneState::Starting && exists(sibling.pid), "{state:?}");
     assert!(before > 0);
     // Its fork is its end.
@@ -64,5 +64,5 @@ fn a_shell_that_takes_writes_and_forks_as_much_as_it_can_costs_its_own_clone_onl
     eventually(|| !exists(clone.pid));
     let ended = shown().ended.unwrap();
     assert!(ended.contains("rollback") || ended.contains("system call filter"), "{ended}");
-    assert_eq!(honest.clones("t", &json!({ "wait": false })).len(), 1);
+    honest.clone_of("t");
 }

@@ -11,10 +11,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt, chown, symlink};
-use std::path::Path;
-use std::sync::Arc;
+use std::{io::Write, path::Path, sync::Arc};
 
 const FILES: [&str; 4] = ["disk", "manifest", "overlay", "ram"];
 

@@ -3,7 +3,7 @@
 use crate::{Reader, Writer};
 
 /// Where a program counts as warm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr)]
 #[repr(u8)]
 pub enum ReadyAt {
     /// After dynamic linking and constructors, before `main`.
@@ -30,18 +30,7 @@ impl ReadyAt {
     /// Of its number.
     #[must_use]
     pub fn new(number: u64) -> Option<ReadyAt> {
-        Some(match number {
-            1 => ReadyAt::Main,
-            2 => ReadyAt::Call,
-            3 => ReadyAt::Python,
-            4 => ReadyAt::Perl,
-            5 => ReadyAt::Ruby,
-            6 => ReadyAt::Idle,
-            7 => ReadyAt::Listen,
-            8 => ReadyAt::Line,
-            10 => ReadyAt::Node,
-            _ => return None,
-        })
+        u8::try_from(number).ok().and_then(ReadyAt::from_repr)
     }
 
     /// Where a program is ready with all of its threads without a word about it, by the name of its file: the runtimes

@@ -3,7 +3,7 @@
 use crate::{Facts, NAME_OF_CHANGED, PORTS, Reader, WORDS_OF_UNFIT, Writer};
 
 /// What could not be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr)]
 #[repr(u8)]
 pub enum Step {
     /// The request made no sense: command and shim are of different versions.
@@ -48,20 +48,8 @@ pub enum Step {
     Prctl = 20,
 }
 
-impl Step {
-    fn new(number: u64) -> Option<Step> {
-        use Step::{Arguments, Descriptors, Directory, Files, Fork, Hooks, Map, Namespaces};
-        use Step::{DumpFilter, IoPriority, NoNewPrivs, Personality, Prctl, Scheduling};
-        use Step::{Request, Retired, Streams, Threads, TooMany, Wait};
-        let one_thread = [Request, TooMany, Retired, Fork, Directory, Streams, Map, Wait, Descriptors];
-        let attributes = [Scheduling, IoPriority, Personality, DumpFilter, NoNewPrivs, Prctl];
-        let mut all = one_thread.into_iter().chain([Arguments, Namespaces, Files, Threads, Hooks]).chain(attributes);
-        all.find(|step| *step as u64 == number)
-    }
-}
-
 /// What makes a template stale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr)]
 #[repr(u8)]
 pub enum Why {
     /// A file that it has read was written, replaced or removed.
@@ -74,12 +62,6 @@ pub enum Why {
     Variable = 4,
     /// It has let go of its ports to be made anew ([`crate::Ask::LetGo`]).
     LetGo = 5,
-}
-
-impl Why {
-    fn new(number: u64) -> Option<Why> {
-        [Why::File, Why::New, Why::Listing, Why::Variable, Why::LetGo].into_iter().find(|why| *why as u64 == number)
-    }
 }
 
 /// What a template says.
@@ -185,7 +167,7 @@ impl Tell {
             3 => Tell::Started { pid: r.signed().filter(|pid| *pid > 1)? },
             5 => Tell::Ended { status: r.signed()? },
             7 => Tell::Stale {
-                why: Why::new(r.get()?)?,
+                why: Why::from_repr(r.get()?.try_into().ok()?)?,
                 renews: r.get()? != 0,
                 count: r.get()?,
                 name: *r.0.first_chunk()?,
@@ -197,7 +179,7 @@ impl Tell {
                 let bytes = r.0.first_chunk::<{ 2 * PORTS }>()?;
                 Tell::Ports { ports: core::array::from_fn(|i| u16::from_ne_bytes([bytes[2 * i], bytes[2 * i + 1]])) }
             }
-            6 => Tell::Failed { step: Step::new(r.get()?)?, errno: r.signed()? },
+            6 => Tell::Failed { step: Step::from_repr(r.get()?.try_into().ok()?)?, errno: r.signed()? },
             _ => return None,
         })
     }

@@ -8,11 +8,8 @@ use libc::{c_char, c_int, c_void};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr};
-use std::num::NonZeroU64;
-use std::os::fd::BorrowedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{num::NonZeroU64, os::fd::BorrowedFd, os::unix::ffi::OsStrExt, path::Path};
 
 /// Ready where an interpreter has run what it was given, before main in other programs.
 pub const FLASHFORK_READY_AUTO: u32 = 0;

@@ -3,13 +3,9 @@
 use flashfork_core::code::{self, Call, Site};
 use flashfork_core::name::NAME;
 use serde::Serialize;
-use std::collections::BTreeSet;
-use std::ffi::CString;
-use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use std::{collections::BTreeSet, ffi::CString, fs::File, os::fd::AsRawFd, os::unix::ffi::OsStrExt};
 
 /// What a seal makes of a file that is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -11,9 +11,7 @@ mod settle;
 pub(crate) mod text;
 
 use crate::memory::{MapFlags, ProtFlags, mmap_anonymous, munmap};
-use std::io;
-use std::ops::Deref;
-use std::ptr::null_mut;
+use std::{io, ops::Deref, ptr::null_mut};
 
 pub(crate) use settle::pin_to_one_cpu;
 
@@ -34,7 +32,6 @@ pub(crate) enum ChildError {
 /// All-zero bytes must be a valid value, and all fields must be atomics or made of them.
 pub(crate) unsafe trait Results {}
 
-/// Results in memory that parent and child share.
 pub(crate) struct Shared<T: Results>(*mut T);
 
 impl<T: Results> Shared<T> {

@@ -2,8 +2,7 @@
 
 use crate::allocator::symbol;
 use libc::{c_int, c_void};
-use std::ffi::CStr;
-use std::io;
+use std::{ffi::CStr, io};
 
 /// The shim's function behind `flashfork_on_clone`, by a name that is its alone.
 const ON_CLONE: &CStr = c"flashfork_preload_on_clone";

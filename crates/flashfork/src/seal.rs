@@ -2,8 +2,7 @@
 
 use crate::{SealError, allocator};
 use flashfork_core::{self as core, never_seal::Reason};
-use std::fmt;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 pub use flashfork_core::Pages;
 pub use flashfork_core::threads::Threads;

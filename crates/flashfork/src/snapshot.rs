@@ -2,8 +2,7 @@
 //! again.
 
 use crate::{Reason, allocator};
-use flashfork_core::Range;
-use flashfork_core::snapshot as core;
+use flashfork_core::{Range, snapshot as core};
 use std::io;
 
 /// What a snapshot covers beside memory, mappings, registers and signal mask.

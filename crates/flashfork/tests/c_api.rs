@@ -2,10 +2,9 @@
 //!
 //! Needs cc, c++, nm and pkg-config (Debian: build-essential, pkg-config), and libjemalloc2.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::{collections::BTreeSet, sync::OnceLock};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 const JEMALLOC: &str = "libjemalloc.so.2";
@@ -124,19 +123,30 @@ fn a_cpp_program_can_use_it() {
     assert_eq!(printed.trim(), env!("CARGO_PKG_VERSION"));
 }
 
+/// A program of tests/c with the shared library.
+fn passes(name: &str) {
+    succeed(&mut compile(&test_program(name), Linked::Shared, name, &[]));
+}
+
+/// The same with either library.
+fn passes_in_both(name: &str) {
+    passes(name);
+    succeed(&mut compile(&test_program(name), Linked::Static, &format!("{name}-static"), &[]));
+}
+
 #[test]
 fn threads_are_refused_in_words() {
-    succeed(&mut compile(&test_program("threads"), Linked::Shared, "threads", &[]));
+    passes("threads");
 }
 
 #[test]
 fn options_are_checked_and_followed() {
-    succeed(&mut compile(&test_program("options"), Linked::Shared, "options", &[]));
+    passes("options");
 }
 
 #[test]
 fn a_region_goes_back_in_parent_and_clone() {
-    succeed(&mut compile(&test_program("region"), Linked::Shared, "region", &[]));
+    passes("region");
 }
 
 #[test]
@@ -150,34 +160,29 @@ fn a_region_goes_back_whatever_else_its_process_does() {
 
 #[test]
 fn a_snapshot_returns_again_in_either_library() {
-    for (linked, name) in [(Linked::Shared, "snapshot-shared"), (Linked::Static, "snapshot-static")] {
-        succeed(&mut compile(&test_program("snapshot"), linked, name, &[]));
-    }
+    passes_in_both("snapshot");
 }
 
 #[test]
 fn so_it_does_on_every_stack() {
-    succeed(&mut compile(&test_program("stacks"), Linked::Shared, "stacks", &[]));
+    passes("stacks");
 }
 
 #[test]
 fn afls_names_work() {
-    succeed(&mut compile(&test_program("afl"), Linked::Shared, "afl", &[]));
+    passes("afl");
 }
 
 #[test]
 fn on_demand_fork_is_granted_or_refused_in_words() {
-    succeed(&mut compile(&test_program("on_demand"), Linked::Shared, "on-demand", &[]));
+    passes("on_demand");
 }
 
 #[test]
 fn outside_a_template_there_is_nothing_to_wait_for() {
-    for (linked, name) in [(Linked::Shared, "ready-shared"), (Linked::Static, "ready-static")] {
-        succeed(&mut compile(&test_program("ready"), linked, name, &[]));
-    }
+    passes_in_both("ready");
 }
 
-/// The shim, built.
 fn shim() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
@@ -210,12 +215,12 @@ fn templates_and_clones_need_no_command() {
 
 #[test]
 fn every_mapping_is_told_of() {
-    succeed(&mut compile(&test_program("callback"), Linked::Shared, "callback", &[]));
+    passes("callback");
 }
 
 #[test]
 fn excluded_memory_stays_out() {
-    succeed(&mut compile(&test_program("exclude"), Linked::Shared, "exclude", &[]));
+    passes("exclude");
 }
 
 /// Go's runtime calls the kernel by itself, and is recognised by its symbols, unless the caller vouches for it.

@@ -1,7 +1,8 @@
 //! The cost model against this machine.
 
+#[macro_use]
 mod common;
-use common::{in_child, populated, wait};
+use common::{Child, in_child, populated, wait};
 use flashfork::cost::{Engine, Memory, Writes};
 use flashfork::{CostError, CostModel, Pages, Reason, SealOptions};
 use std::io::{Read, Write};
@@ -115,30 +116,28 @@ fn every_price_is_measured() {
 
 #[test]
 fn where_nothing_can_be_sealed_calibrating_says_why() {
-    in_child(|| {
-        let lowered = libc::rlimit { rlim_cur: 1 << 40, rlim_max: 1 << 40 };
-        // SAFETY: the struct is valid.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const lowered) }, 0);
-        let error = CostModel::calibrate().unwrap_err();
-        assert!(matches!(error, CostError::Refused(Reason::FileSizeLimit)), "{error}");
-    });
+    in_child!();
+    let lowered = libc::rlimit { rlim_cur: 1 << 40, rlim_max: 1 << 40 };
+    // SAFETY: the struct is valid.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const lowered) }, 0);
+    let error = CostModel::calibrate().unwrap_err();
+    assert!(matches!(error, CostError::Refused(Reason::FileSizeLimit)), "{error}");
 }
 
 #[test]
 fn the_caller_stays_unsealed_and_unpinned() {
-    in_child(|| {
-        // SAFETY: an all-zero set is valid; the call writes that local.
-        let allowed = || unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set), 0);
-            libc::CPU_COUNT(&set)
-        };
-        let memory = populated(SIZE, libc::MADV_NORMAL);
-        let before = allowed();
-        CostModel::calibrate().unwrap();
-        assert_eq!(allowed(), before);
-        assert!(!std::fs::read_to_string("/proc/self/maps").unwrap().contains("flashfork:"));
-        assert_eq!(flashfork::stats(), flashfork::Stats::default());
-        assert!(memory.iter().step_by(4096).all(|b| *b == 7));
-    });
+    in_child!();
+    // SAFETY: an all-zero set is valid; the call writes that local.
+    let allowed = || unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &raw mut set), 0);
+        libc::CPU_COUNT(&set)
+    };
+    let memory = populated(SIZE, libc::MADV_NORMAL);
+    let before = allowed();
+    CostModel::calibrate().unwrap();
+    assert_eq!(allowed(), before);
+    assert!(!std::fs::read_to_string("/proc/self/maps").unwrap().contains("flashfork:"));
+    assert_eq!(flashfork::stats(), flashfork::Stats::default());
+    assert!(memory.iter().step_by(4096).all(|b| *b == 7));
 }

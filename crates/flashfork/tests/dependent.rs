@@ -1,8 +1,8 @@
 //! A program outside this workspace that has the library as a path dependency, built as `cargo build` does it: nothing
 //! is optimised there, and frames are many times as large.
 
-use std::path::Path;
-use std::process::Command;
+use std::fs;
+use std::{path::Path, process::Command};
 
 const MANIFEST: &str = r#"
 [package]
@@ -59,11 +59,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn a_program_that_is_not_optimised_seals() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dependent");
-    std::fs::create_dir_all(place.join("src")).unwrap();
-    std::fs::write(place.join("Cargo.toml"), MANIFEST.replace("PATH", own.to_str().unwrap())).unwrap();
-    std::fs::write(place.join("src/main.rs"), PROGRAM).unwrap();
+    fs::create_dir_all(place.join("src")).unwrap();
+    fs::write(place.join("Cargo.toml"), MANIFEST.replace("PATH", own.to_str().unwrap())).unwrap();
+    fs::write(place.join("src/main.rs"), PROGRAM).unwrap();
     // The versions that are here already.
-    std::fs::copy(own.join("../../Cargo.lock"), place.join("Cargo.lock")).unwrap();
+    fs::copy(own.join("../../Cargo.lock"), place.join("Cargo.lock")).unwrap();
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--offline", "--manifest-path"])
         .arg(place.join("Cargo.toml"))

@@ -2,10 +2,7 @@
 
 mod script;
 
-use std::ffi::OsStr;
-use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::{ffi::OsStr, fs::File, os::unix::ffi::OsStrExt, path::Path};
 
 use flashfork_image::{GuestFile, KernelFiles, Tree};
 

@@ -1,15 +1,12 @@
 //! The two files through which a run speaks to its guest: the settings that init reads, and the
 //! command as a shell script.
 
-use std::ffi::OsStr;
-use std::fmt::Write;
-use std::os::unix::ffi::OsStrExt;
+use std::{ffi::OsStr, fmt::Write, os::unix::ffi::OsStrExt};
 
 use flashfork_image::Module;
 
 use crate::{LabError, Options};
 
-/// Name of the ordinary user in the guest.
 pub(super) const USER_NAME: &str = "lab";
 
 /// `/lab/config`: shell variables, one per line; what isn't asked for is empty.

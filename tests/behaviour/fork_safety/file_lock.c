@@ -2,7 +2,6 @@
    all. flock(2), fcntl(2).
    clone: shares
    do: open and lock the file in the clone */
-#include "../behaviour.h"
 #include <sys/file.h>
 
 int main(void)
@@ -12,10 +11,8 @@ int main(void)
     seal();
     other = open("lock", O_RDWR | O_CLOEXEC);
     CHECK(other >= 0 && flock(other, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK);
-    if (in_clone()) {
+    IN_CLONE
         CHECK(flock(fd, LOCK_UN) == 0);
-        _exit(0);
-    }
     CHECK(flock(other, LOCK_EX | LOCK_NB) == 0);
     return unlink("lock");
 }

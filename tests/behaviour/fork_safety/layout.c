@@ -2,7 +2,6 @@
    gives away helps against the others. proc(5).
    clone: shares
    do: make templates anew now and then (`--max-clones`), and give each tenant its own */
-#include "../behaviour.h"
 
 /* The stack protector's secret: fs:0x28 on x86-64 (System V ABI, glibc's tcbhead_t). */
 static uint64_t canary(void)
@@ -18,9 +17,6 @@ int main(void)
     char *heap = sbrk(0);
     seal();
     CHECK(here != 0);
-    if (in_clone()) {
+    IN_CLONE
         CHECK(canary() == here && heap <= (char *)sbrk(0) && access("/proc/self/exe", F_OK) == 0);
-        _exit(0);
-    }
-    return 0;
 }

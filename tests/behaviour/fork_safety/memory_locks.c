@@ -1,7 +1,6 @@
 /* Memory locks: mlock and mlockall are not inherited. mlock(2).
    clone: missing
    do: lock in the clone, which copies what it locks */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -11,9 +10,6 @@ int main(void)
     if (mlock(p, 16 * PAGE) != 0)
         SKIP("memory may not be locked here: %s", strerror(errno));
     CHECK(status_kb("VmLck") == 64);
-    if (in_clone()) {
+    IN_CLONE
         CHECK(status_kb("VmLck") == 0);
-        _exit(0);
-    }
-    return 0;
 }

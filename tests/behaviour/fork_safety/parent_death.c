@@ -1,8 +1,6 @@
 /* Parent-death signal: PR_SET_PDEATHSIG is cleared; a clone lives on when its template ends, with its sealed memory. PR_SET_PDEATHSIG(2const).
    clone: missing
    do: set it in the clone, if it should end with its template */
-#include "../behaviour.h"
-#include <sys/prctl.h>
 
 int main(void)
 {
@@ -10,9 +8,7 @@ int main(void)
     char verdict;
     char *p = memory(4 * MB, 1);
     CHECK(prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && pipe(told) == 0);
-    pid_t template = fork();
-    CHECK(template >= 0);
-    if (template == 0) {
+    IN_CLONE {
         CHECK(prctl(PR_SET_PDEATHSIG, SIGTERM) == 0);
         seal();
         pid_t me = getpid(), clone = fork();
@@ -24,10 +20,7 @@ int main(void)
             CHECK(intact(p, 4 * MB, 1));
             CHECK(write(told[1], "y", 1) == 1);
         }
-        _exit(0);
     }
-    CHECK(wait_for(template) == 0);
     close(told[1]);
     CHECK(read(told[0], &verdict, 1) == 1 && verdict == 'y');
-    return 0;
 }

@@ -2,7 +2,6 @@
    clones of that time have ended. memfd_create(2).
    clone: renew
    do: wipe before the seal, exclude the range, or use MADV_WIPEONFORK or MADV_DONTDUMP memory, which is never sealed */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -11,17 +10,13 @@ int main(void)
     char c;
     CHECK(pipe(go) == 0);
     seal();
-    pid_t before = fork();
-    CHECK(before >= 0);
+    pid_t before = forked();
     if (before == 0) {
         CHECK(read(go[0], &c, 1) == 1 && intact(p, 4 * MB, 1));
         _exit(0);
     }
     memset(p, 0, 4 * MB);
     CHECK(write(go[1], "x", 1) == 1 && wait_for(before) == 0);
-    if (in_clone()) {
+    IN_CLONE
         CHECK(zeros(p, 4 * MB));
-        _exit(0);
-    }
-    return 0;
 }

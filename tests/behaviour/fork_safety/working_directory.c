@@ -1,8 +1,6 @@
 /* Working directory, umask, environment: copied, and changed for oneself only. fork(2).
    clone: own
    do: set them in the clone if they should be its caller's (`flashfork clone` does) */
-#include "../behaviour.h"
-#include <sys/stat.h>
 
 int main(void)
 {
@@ -11,13 +9,11 @@ int main(void)
     umask(mask);
     CHECK(getcwd(before, sizeof before) && setenv("WHO", "template", 1) == 0);
     seal();
-    if (in_clone()) {
+    IN_CLONE {
         CHECK(strcmp(getenv("WHO"), "template") == 0);
         CHECK(chdir("/") == 0 && setenv("WHO", "clone", 1) == 0);
         umask(mask ^ 07);
-        _exit(0);
     }
     CHECK(getcwd(after, sizeof after) && strcmp(before, after) == 0);
     CHECK(strcmp(getenv("WHO"), "template") == 0 && umask(mask) == mask);
-    return 0;
 }

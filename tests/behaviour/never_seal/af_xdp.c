@@ -1,7 +1,5 @@
 /* A process with an AF_XDP socket: the kernel writes packets into its registered memory.
    Documentation/networking/af_xdp.rst. */
-#include "../behaviour.h"
-#include <sys/socket.h>
 
 int main(void)
 {
@@ -11,5 +9,4 @@ int main(void)
     refused();
     close(fd);
     seal();
-    return 0;
 }

@@ -1,6 +1,5 @@
 /* MAP_DROPPABLE (Linux 6.11): the kernel may drop its pages at any moment and wipes them on fork; getrandom in the vdso
    keeps its state there. mmap(2). */
-#include "../behaviour.h"
 
 #ifndef MAP_DROPPABLE
 #define MAP_DROPPABLE 0x08
@@ -14,9 +13,6 @@ int main(void)
     fill(p, 4 * MB, 1);
     seal();
     CHECK(sealed_bytes(p, 4 * MB) == 0);
-    if (in_clone()) {
+    IN_CLONE
         CHECK(zeros(p, 4 * MB));
-        _exit(0);
-    }
-    return 0;
 }

@@ -1,6 +1,5 @@
 /* A range left out by address, here the alternate signal stack: the kernel writes there whenever a signal comes.
    The rest of the mapping is sealed. sigaltstack(2). */
-#include "../behaviour.h"
 
 static volatile uintptr_t handled_at;
 
@@ -20,12 +19,10 @@ int main(void)
     seal();
     CHECK(sealed_bytes(middle, 16 * PAGE) == 0);
     CHECK(sealed_bytes(p, 8 * MB) == 8 * MB - 16 * PAGE);
-    if (in_clone()) {
+    IN_CLONE {
         raise(SIGUSR1);
         CHECK(handled_at - (uintptr_t)middle < 16 * PAGE);
         CHECK(intact(p, 4 * MB, 1));
-        _exit(0);
     }
     CHECK(intact(p, 8 * MB, 1));
-    return 0;
 }

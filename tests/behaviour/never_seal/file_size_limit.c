@@ -1,7 +1,5 @@
 /* A hard RLIMIT_FSIZE: writing the memfd would fail and raise SIGXFSZ, and the limit can't be lifted. setrlimit(2).
    A soft one is lifted for the time of the seal: traps/file_size_soft_limit.c. */
-#include "../behaviour.h"
-#include <sys/resource.h>
 
 int main(void)
 {
@@ -9,5 +7,4 @@ int main(void)
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     refused();
     CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == 64 * MB && limit.rlim_max == 64 * MB);
-    return 0;
 }

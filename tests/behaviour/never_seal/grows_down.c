@@ -1,5 +1,4 @@
 /* MAP_GROWSDOWN: a file mapping doesn't grow by faults, and nothing of the engine's lies in the way below. mmap(2). */
-#include "../behaviour.h"
 
 /* Below all that has been mapped, where the next mapping would lie. */
 static void grows(void)
@@ -11,10 +10,9 @@ static void grows(void)
     CHECK(lowest == room + 64 * MB - 16 * PAGE);
     char *ordinary = memory(4 * MB, 2);
     seal();
-    if (in_clone()) {
+    IN_CLONE {
         for (long page = 1; page < 64; page++)
             lowest[-page * (long)PAGE] = 1;
-        _exit(0);
     }
     munmap(ordinary, 4 * MB);
 }
@@ -27,12 +25,10 @@ int main(void)
     fill(p, 4 * MB, 1);
     seal();
     CHECK(sealed_bytes(p, 4 * MB) == 0);
-    if (in_clone()) {
+    IN_CLONE {
         p[-1] = 1; /* the page below comes into being */
         CHECK(intact(p, 4 * MB, 1));
-        _exit(0);
     }
     p[-1] = 1;
     CHECK(intact(p, 4 * MB, 1));
-    return 0;
 }

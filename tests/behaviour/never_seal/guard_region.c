@@ -1,10 +1,5 @@
 /* MADV_GUARD_INSTALL (Linux 6.13): remapping would remove the guard, and the next overflow would go unseen. madvise(2);
    glibc 2.42 guards thread stacks this way. */
-#include "../behaviour.h"
-
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
-#endif
 
 int main(void)
 {
@@ -18,5 +13,4 @@ int main(void)
         _exit(*(volatile char *)guard);
     CHECK(wait_for(pid) == 128 + SIGSEGV);
     CHECK(intact(p, 3 * MB, 1));
-    return 0;
 }

@@ -1,6 +1,5 @@
 /* A process with an io_uring: the kernel would complete into the pages that were there before the seal, and what arrived
    would be gone (measured on 6.1, 6.12 and 6.18, with plain buffers too). io_uring_setup(2). */
-#include "../behaviour.h"
 #include <linux/io_uring.h>
 
 int main(void)
@@ -12,5 +11,4 @@ int main(void)
     refused();
     close(fd);
     seal();
-    return 0;
 }

@@ -1,6 +1,5 @@
 /* mlock: a new mapping is not locked, and locking a sealed one copies every page of it. mlock(2).
    Locked after a seal: traps/mlock_later.c. */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -11,10 +10,7 @@ int main(void)
     seal();
     CHECK(sealed_bytes(p, 4 * MB) == 0);
     CHECK(status_kb("VmLck") == locked && locked >= 4096);
-    if (in_clone()) {
+    IN_CLONE
         CHECK(intact(p, 4 * MB, 1) && status_kb("VmLck") == 0);
-        _exit(0);
-    }
     CHECK(intact(p, 4 * MB, 1));
-    return 0;
 }

@@ -1,5 +1,4 @@
 /* MADV_MERGEABLE: KSM merges anonymous pages only, and merging was asked for. madvise(2). */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -8,9 +7,6 @@ int main(void)
         SKIP("this kernel has no KSM");
     seal();
     CHECK(sealed_bytes(p, 4 * MB) == 0 && strstr(smaps(p, "VmFlags"), " mg "));
-    if (in_clone()) {
+    IN_CLONE
         CHECK(intact(p, 4 * MB, 1));
-        _exit(0);
-    }
-    return 0;
 }

@@ -1,5 +1,4 @@
 /* Memory without PROT_READ: it could be copied only by making it readable for a moment. mprotect(2). */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -12,5 +11,4 @@ int main(void)
         _exit(((volatile char *)p)[5]);
     CHECK(wait_for(pid) == 128 + SIGSEGV);
     CHECK(mprotect(p, 4 * MB, RW) == 0 && intact(p, 4 * MB, 1));
-    return 0;
 }

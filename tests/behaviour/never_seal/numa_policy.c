@@ -9,9 +9,6 @@ int main(void)
         SKIP("this kernel has no NUMA policies");
     seal();
     CHECK(sealed_bytes(p, 4 * MB) == 0 && policy_of(p) == MPOL_BIND);
-    if (in_clone()) {
+    IN_CLONE
         CHECK(intact(p, 4 * MB, 1) && policy_of(p) == MPOL_BIND);
-        _exit(0);
-    }
-    return 0;
 }

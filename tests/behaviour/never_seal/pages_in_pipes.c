@@ -1,7 +1,5 @@
 /* A process that has put pages of its memory into a pipe: they show what is written to them as long as they are there. Its clones
    are sealed. vmsplice(2). */
-#include "../behaviour.h"
-#include <sys/uio.h>
 
 int main(void)
 {
@@ -23,9 +21,6 @@ int main(void)
         close(ends[1]);
         refused();
     }
-    if (in_clone()) {
+    IN_CLONE
         seal();
-        _exit(0);
-    }
-    return 0;
 }

@@ -1,5 +1,4 @@
 /* Shadow stacks: the CPU writes them, and no program may. map_shadow_stack(2), Linux 6.6. */
-#include "../behaviour.h"
 
 #define SYS_MAP_SHADOW_STACK 453
 
@@ -11,5 +10,4 @@ int main(void)
     CHECK(madvise(p, 4 * MB, MADV_POPULATE_READ) == 0);
     seal();
     CHECK(sealed_bytes(p, 4 * MB) == 0 && strstr(smaps(p, "VmFlags"), " ss "));
-    return 0;
 }

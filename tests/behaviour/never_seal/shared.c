@@ -1,6 +1,5 @@
 /* Shared mappings: a clone's writes must reach the parent, so they stay what they are.
    mmap(2), MAP_SHARED; fork skips their page tables anyway (vma_needs_copy in mm/memory.c). */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -9,11 +8,9 @@ int main(void)
     fill(p, 4 * MB, 1);
     seal();
     CHECK(sealed_bytes(p, 4 * MB) == 0);
-    if (in_clone()) {
+    IN_CLONE {
         CHECK(intact(p, 4 * MB, 1));
         fill(p, 4 * MB, 2);
-        _exit(0);
     }
     CHECK(intact(p, 4 * MB, 2));
-    return 0;
 }

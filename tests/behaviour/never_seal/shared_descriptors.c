@@ -2,9 +2,6 @@
    file by its next call. Neither such a process is sealed, nor one that has made one, be it by clone(2) or clone3(2), though
    its clones are. What is sealed by then stays right. Before that the table was another's in the middle of seals and
    discards: the other's file was written to and mapped. */
-#include "../behaviour.h"
-#include <sys/prctl.h>
-#include <sys/stat.h>
 
 #define LEN (32 * MB)
 #define SIZE (64 * PAGE)
@@ -47,7 +44,7 @@ static void beside(long number, int sealed_before)
     *over = 0;
     if (sealed_before) {
         seal();
-        CHECK(sealed_bytes(p, LEN) == LEN);
+        CHECK(all_sealed(p, LEN));
     }
     pid_t other = sharing(number);
     for (size_t turn = 0; turn < often(60); turn++) {
@@ -55,11 +52,9 @@ static void beside(long number, int sealed_before)
         CHECK(call_seal() == -1 && intact(ordinary, ORDINARY, 2));
         CHECK(munmap(ordinary, ORDINARY) == 0);
         char *part = p + turn % (LEN / MB) * MB;
-        CHECK(madvise(part, PAGE, MADV_DONTNEED) == 0 && zeros(part, PAGE));
-        if (in_clone()) {
+        CHECK(discard_zeros(part, PAGE));
+        IN_CLONE
             CHECK(zeros(part, PAGE));
-            _exit(0);
-        }
         for (size_t i = 0; i < PAGE / 8; i++)
             ((uint64_t *)part)[i] = pattern((size_t)(part - p) / 8 + i, 1);
     }
@@ -69,10 +64,9 @@ static void beside(long number, int sealed_before)
     CHECK(wait_for(other) == 0);
     CHECK(intact(p, LEN, 1) && call_seal() == -1 && sealed_bytes(ALL) == 0);
     /* A clone has a table of its own. */
-    if (in_clone()) {
+    IN_CLONE {
         seal();
         CHECK(munmap(p, LEN) == 0);
-        _exit(0);
     }
 }
 
@@ -99,19 +93,15 @@ int main(void)
         CHECK(write(file, page, PAGE) == (ssize_t)PAGE);
     int before = descriptors();
     for (int i = 0; i < 4; i++)
-        if (in_clone()) {
+        IN_CLONE {
             beside(i & 1 ? SYS_clone3 : SYS_clone, i & 2);
             CHECK(descriptors() == before);
-            _exit(0);
         }
     for (size_t turn = 0; turn < often(200); turn++)
-        if (in_clone()) {
+        IN_CLONE
             first(turn & 1 ? SYS_clone3 : SYS_clone);
-            _exit(0);
-        }
     CHECK(fstat(file, &status) == 0 && status.st_size == SIZE);
     char found[PAGE];
     for (size_t at = 0; at < SIZE; at += PAGE)
         CHECK(pread(file, found, PAGE, (off_t)at) == (ssize_t)PAGE && memcmp(found, page, PAGE) == 0);
-    return 0;
 }

@@ -1,6 +1,5 @@
 /* The main stack: it grows by faults, which a file mapping doesn't, and it is written all the time.
    mmap(2), MAP_GROWSDOWN; the pages around any other stack pointer: traps/coroutine.c. */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -8,10 +7,7 @@ int main(void)
     fill(deep, sizeof deep, 1);
     seal();
     CHECK(sealed_bytes(deep, sizeof deep) == 0);
-    if (in_clone()) {
+    IN_CLONE
         CHECK(intact(deep, sizeof deep, 1));
-        _exit(0);
-    }
     CHECK(intact(deep, sizeof deep, 1));
-    return 0;
 }

@@ -1,8 +1,5 @@
 /* Threads may be stopped, but a debugger has one of them: refused until it lets go.
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
-#include <pthread.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
 
 static pthread_barrier_t begun, end;
@@ -23,7 +20,7 @@ int main(void)
     char c = 0;
     pthread_barrier_init(&begun, NULL, 2);
     pthread_barrier_init(&end, NULL, 2);
-    CHECK(pthread_create(&thread, NULL, wait_there, NULL) == 0);
+    START(&thread, wait_there, NULL);
     pthread_barrier_wait(&begun);
     CHECK(pipe(ready) == 0 && pipe(done) == 0);
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
@@ -41,6 +38,5 @@ int main(void)
     CHECK(write(done[1], &c, 1) == 1 && wait_for(debugger) == 0);
     seal();
     pthread_barrier_wait(&end);
-    CHECK(pthread_join(thread, NULL) == 0);
-    return 0;
+    JOIN(thread);
 }

@@ -1,12 +1,8 @@
 /* Threads may be stopped, but one waits in the kernel for a vfork child, which no signal and no tracer ends. (The child itself
    shares the memory and would be found by kcmp(2), so a filter forbids that for the child alone.) Refused until the child is gone.
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 
 static int begun[2], end[2];
 
@@ -29,7 +25,7 @@ int main(void)
     pthread_t thread;
     pid_t child;
     CHECK(pipe(begun) == 0 && pipe(end) == 0);
-    CHECK(pthread_create(&thread, NULL, wait_in_vfork, NULL) == 0);
+    START(&thread, wait_in_vfork, NULL);
     CHECK(read(begun[0], &child, sizeof child) == sizeof child);
     struct sock_filter no_kcmp[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -44,7 +40,6 @@ int main(void)
         SKIP("this kernel has no seccomp filters");
     refused();
     CHECK(write(end[1], "", 1) == 1);
-    CHECK(pthread_join(thread, NULL) == 0);
+    JOIN(thread);
     seal();
-    return 0;
 }

@@ -1,6 +1,4 @@
 /* A process with other threads: what they write between copy and remap would be lost. Refused until they are gone. */
-#include "../behaviour.h"
-#include <pthread.h>
 
 static pthread_barrier_t begun, end;
 
@@ -21,16 +19,15 @@ int main(void)
     pthread_t thread;
     pthread_barrier_init(&begun, NULL, 2);
     pthread_barrier_init(&end, NULL, 2);
-    CHECK(pthread_create(&thread, NULL, wait_there, NULL) == 0);
+    START(&thread, wait_there, NULL);
     pthread_barrier_wait(&begun);
     refused();
     pthread_barrier_wait(&end);
-    CHECK(pthread_join(thread, NULL) == 0);
+    JOIN(thread);
     seal();
     /* Joined is gone, even where the kernel takes a moment longer to forget the thread. */
     for (int turn = 0; turn < 50; turn++) {
         CHECK(pthread_create(&thread, NULL, end_at_once, NULL) == 0 && pthread_join(thread, NULL) == 0);
         CHECK(call_seal() == 0);
     }
-    return 0;
 }

@@ -1,5 +1,4 @@
 /* A process with a userfaultfd: its faults belong to somebody, who may register any range next. userfaultfd(2). */
-#include "../behaviour.h"
 #include <linux/userfaultfd.h>
 
 int main(void)
@@ -15,5 +14,4 @@ int main(void)
         close(fd);
     }
     seal();
-    return 0;
 }

@@ -1,5 +1,4 @@
 /* A process close to vm.max_map_count: a seal splits mappings, which could fail half way. Documentation/admin-guide/sysctl/vm.rst. */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -17,5 +16,4 @@ int main(void)
     refused();
     CHECK(munmap(p, len) == 0);
     seal();
-    return 0;
 }

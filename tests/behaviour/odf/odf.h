@@ -3,9 +3,6 @@
 #ifndef ODF_H
 #define ODF_H
 
-#include "../behaviour.h"
-#include <sys/prctl.h>
-
 #define PR_SET_ODF 0x4f444601
 #define PR_GET_ODF 0x4f444602
 #define CLONE_ODF 0x1000000000000000ull

@@ -8,8 +8,7 @@ int main(int count, char **arguments)
         return is_on_demand() == atoi(arguments[1]) ? 0 : 1;
     must_be_on_demand();
     for (int with_shim = 0; with_shim < 2; with_shim++) {
-        pid_t pid = fork();
-        CHECK(pid >= 0);
+        pid_t pid = forked();
         if (pid == 0) {
             if (!with_shim)
                 unsetenv("LD_PRELOAD");
@@ -18,5 +17,4 @@ int main(int count, char **arguments)
         }
         CHECK(wait_for(pid) == 0);
     }
-    return 0;
 }

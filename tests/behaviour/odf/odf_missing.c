@@ -11,10 +11,8 @@ int main(int count, char **arguments)
     int ends[2];
     if (count == 2) {
         char *p = memory(8 * MB, 1);
-        if (in_clone()) {
+        IN_CLONE
             fill(p, 8 * MB, 2);
-            _exit(0);
-        }
         return intact(p, 8 * MB, 1) ? 0 : 1;
     }
     if (is_on_demand() != -1)
@@ -24,8 +22,7 @@ int main(int count, char **arguments)
     CHECK(syscall(SYS_clone3, &args, sizeof args) == -1 && errno == EINVAL);
 
     CHECK(pipe2(ends, O_CLOEXEC) == 0);
-    pid_t pid = fork();
-    CHECK(pid >= 0);
+    pid_t pid = forked();
     if (pid == 0) {
         setenv("FLASHFORK_ENGINE", "odf", 1);
         dup2(ends[1], 2);
@@ -39,5 +36,4 @@ int main(int count, char **arguments)
     char *end = strchr(said, '\n');
     CHECK(end != NULL && end[1] == '\0');
     CHECK(strstr(said, "engine odf") && strstr(said, "forks stay plain"));
-    return 0;
 }

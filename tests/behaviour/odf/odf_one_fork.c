@@ -27,5 +27,4 @@ int main(void)
     }
     CHECK(wait_for((pid_t)pid) == 0);
     CHECK(intact(p, 8 * MB, 1) && counter("odf_share") - before >= 4);
-    return 0;
 }

@@ -11,15 +11,13 @@ int main(void)
     fill(p + 4 * MB, 2 * MB, 2);
     char *later = tables(8 * MB, 3);
     for (int turn = 0; turn < 3; turn++) {
-        if (in_clone()) {
+        IN_CLONE {
             CHECK(intact(p, 4 * MB, 1) && intact(p + 4 * MB, 2 * MB, 2) && part_intact(p, 6 * MB, 10 * MB, 1));
             CHECK(intact(later, 8 * MB, 3));
             fill(p, 16 * MB, 4);
             fill(later, 8 * MB, 4);
-            _exit(0);
         }
     }
     unseal();
     CHECK(intact(p, 4 * MB, 1) && intact(p + 4 * MB, 2 * MB, 2) && intact(later, 8 * MB, 3));
-    return 0;
 }

@@ -17,14 +17,12 @@ int main(void)
     char *p = tables(8 * MB, 1);
     set("0");
     long shared = counter("odf_share"), refused = counter("odf_refuse_off");
-    if (in_clone()) {
+    IN_CLONE {
         CHECK(intact(p, 8 * MB, 1));
         fill(p, 8 * MB, 2);
-        _exit(0);
     }
     CHECK(intact(p, 8 * MB, 1));
     CHECK(counter("odf_share") == shared && counter("odf_refuse_off") == refused + 1);
     CHECK(prctl(PR_SET_ODF, 1, 0, 0, 0) == -1 && errno == EPERM);
     set("1");
-    return 0;
 }

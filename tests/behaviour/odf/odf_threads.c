@@ -2,7 +2,6 @@
    locks and fork handlers work in the clone. pthread_atfork(3).
    env: FLASHFORK_ENGINE=odf */
 #include "odf.h"
-#include <pthread.h>
 
 #define THREADS 3
 static char *p[THREADS];
@@ -34,21 +33,19 @@ int main(void)
     CHECK(pthread_atfork(NULL, NULL, child) == 0);
     for (size_t i = 0; i < THREADS; i++) {
         p[i] = tables(4 * MB, 1);
-        CHECK(pthread_create(&thread[i], NULL, work, (void *)i) == 0);
+        START(&thread[i], work, (void *)i);
     }
     long before = counter("odf_share");
     for (int turn = 0; turn < 10; turn++)
-        if (in_clone()) {
+        IN_CLONE {
             char *own = malloc(100000);
             CHECK(handled == 1 && own != NULL);
             CHECK(intact(quiet, 8 * MB, 9));
             fill(quiet, 8 * MB, 8);
-            _exit(0);
         }
     CHECK(counter("odf_share") > before);
     over = 1;
     for (size_t i = 0; i < THREADS; i++)
         CHECK(pthread_join(thread[i], NULL) == 0 && intact(p[i], 4 * MB, 7));
     CHECK(intact(quiet, 8 * MB, 9));
-    return 0;
 }

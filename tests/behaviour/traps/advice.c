@@ -1,5 +1,4 @@
 /* Every other advice: the same answer as on ordinary memory, and the same bytes afterwards, here and in a clone. madvise(2). */
-#include "../behaviour.h"
 
 static const int advices[] = {
     MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED, MADV_DONTFORK, MADV_DOFORK, MADV_HUGEPAGE, MADV_NOHUGEPAGE,
@@ -13,7 +12,7 @@ int main(void)
     CHECK(madvise(twin, 8 * MB, MADV_DONTFORK) == 0); /* keeps it from being sealed */
     seal();
     CHECK(madvise(twin, 8 * MB, MADV_DOFORK) == 0);
-    CHECK(sealed_bytes(sealed, 8 * MB) == 8 * MB && sealed_bytes(twin, 8 * MB) == 0);
+    CHECK(all_sealed(sealed, 8 * MB) && sealed_bytes(twin, 8 * MB) == 0);
     for (size_t i = 0; i < sizeof advices / sizeof advices[0]; i++) {
         errno = 0;
         int wanted = madvise(twin + 2 * MB, 4 * MB, advices[i]) == 0 ? 0 : errno;
@@ -31,5 +30,4 @@ int main(void)
             _exit(0);
         }
     }
-    return 0;
 }

@@ -1,5 +1,4 @@
 /* The brk heap after a seal: it grows, shrinks and grows again; what comes back is zero. brk(2). */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -17,14 +16,12 @@ int main(void)
     CHECK(sbrk(8 * MB) == end - 4 * MB);
     char *regrown = (char *)(((uintptr_t)end - 4 * MB + PAGE - 1) & ~(PAGE - 1));
     CHECK(zeros(regrown, end + 4 * MB - regrown) && intact(p, 4 * MB - 8, 1));
-    if (in_clone()) {
+    IN_CLONE {
         CHECK(zeros(regrown, end + 4 * MB - regrown) && intact(p, 4 * MB - 8, 1));
         CHECK(sbrk(-12 * (long)MB) != (char *)-1);
         char *own = sbrk(12 * MB);
         own = (char *)(((uintptr_t)own + PAGE - 1) & ~(PAGE - 1));
         CHECK(zeros(own, 12 * MB - PAGE));
-        _exit(0);
     }
     CHECK(intact(p, 4 * MB - 8, 1));
-    return 0;
 }

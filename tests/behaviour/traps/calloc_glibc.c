@@ -1,7 +1,6 @@
 /* calloc after purges, glibc's malloc: malloc_trim gives pages back with MADV_DONTNEED. malloc_trim(3).
    Blocks below the mmap threshold, so that they come from the heap. */
 #include "../calloc.h"
-#include <malloc.h>
 
 __attribute__((constructor)) static void from_the_heap(void)
 {

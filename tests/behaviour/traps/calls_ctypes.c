@@ -1,5 +1,4 @@
 /* A foreign function of Python's ctypes takes libc's madvise and mremap from libc's own handle. ctypes.CDLL("libc.so.6"). */
-#include "../behaviour.h"
 
 static const char script[] =
     "import ctypes, mmap, sys\n"
@@ -21,8 +20,7 @@ static const char script[] =
 
 int main(void)
 {
-    pid_t pid = fork();
-    CHECK(pid >= 0);
+    pid_t pid = forked();
     if (pid == 0) {
         execlp("python3", "python3", "-c", script, (char *)NULL);
         _exit(77);
@@ -31,5 +29,4 @@ int main(void)
     if (status == 77)
         SKIP("python3 is not installed");
     CHECK(status == 0);
-    return 0;
 }

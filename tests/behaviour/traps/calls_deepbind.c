@@ -1,8 +1,6 @@
 /* A library loaded with RTLD_DEEPBIND finds libc's symbols before the shim's. dlopen(3).
    cflags: -ldl */
-#include "../behaviour.h"
 #include "past.h"
-#include <dlfcn.h>
 
 static const char source[] =
     "#define _GNU_SOURCE\n"
@@ -28,5 +26,4 @@ int main(void)
         .mlock = dlsym(deep, "its_mlock"),
         .syscall = dlsym(deep, "its_syscall"),
     });
-    return 0;
 }

@@ -1,8 +1,6 @@
 /* A second libc, in a namespace of its own: its calls are looked at like the first one's. dlmopen(3).
    cflags: -ldl */
-#include "../behaviour.h"
 #include "past.h"
-#include <dlfcn.h>
 
 int main(void)
 {
@@ -17,5 +15,4 @@ int main(void)
         .syscall = dlsym(second, "syscall"),
         .errno_location = dlsym(second, "__errno_location"),
     });
-    return 0;
 }

@@ -1,9 +1,7 @@
 /* Calls made through libc's own handle instead of the program's symbols: what they discard reads zeros, what they grow too, and what
    they lock is anonymous. dlsym(3).
    cflags: -ldl */
-#include "../behaviour.h"
 #include "past.h"
-#include <dlfcn.h>
 
 int main(void)
 {
@@ -15,5 +13,4 @@ int main(void)
         .mlock = dlsym(libc, "mlock"),
         .syscall = dlsym(libc, "syscall"),
     });
-    return 0;
 }

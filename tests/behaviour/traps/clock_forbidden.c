@@ -1,7 +1,5 @@
 /* A program that forbids itself to read the processor's clock (PR_SET_TSC): its forks are forks, and are not timed. prctl(2).
    env: FLASHFORK_ENGINE=seal */
-#include "../behaviour.h"
-#include <sys/prctl.h>
 
 int main(void)
 {
@@ -10,13 +8,11 @@ int main(void)
         if (!allowed && prctl(PR_SET_TSC, PR_TSC_SIGSEGV) != 0)
             SKIP("this processor's clock can't be forbidden");
         for (int turn = 0; turn < 3; turn++) {
-            pid_t pid = fork();
-            CHECK(pid >= 0);
+            pid_t pid = forked();
             if (pid == 0)
                 _exit(!intact(p, 8 * MB, 1));
             CHECK(wait_for(pid) == 0);
         }
-        CHECK(sealed_bytes(p, 8 * MB) == 8 * MB);
+        CHECK(all_sealed(p, 8 * MB));
     }
-    return 0;
 }

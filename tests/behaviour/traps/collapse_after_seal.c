@@ -2,10 +2,6 @@
    is collapsed as plain memory is, in parents and clones, with its bytes. madvise(2). */
 #include "../beside_plain.h"
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* Linux 6.1 */
-#endif
-
 /* Free huge pages are nobody's promise: without them another error comes. */
 static void note_collapse(char *p, size_t len)
 {
@@ -67,5 +63,4 @@ int main(void)
         if (in_clone())
             _exit(same_as_plain(cases[c]));
     discarded();
-    return 0;
 }

@@ -1,7 +1,5 @@
 /* Calls on sealed memory ask the kernel what is mapped. No descriptor that this takes is inherited by what another thread forks, nor
    has it a number that another thread is about to get. open(2), fork(2). */
-#include "../behaviour.h"
-#include <pthread.h>
 
 #define LEN (64 * MB)
 static volatile int over;
@@ -22,17 +20,14 @@ int main(void)
     p = memory(LEN, 1);
     int before = descriptors();
     seal();
-    CHECK(pthread_create(&other, NULL, discard, NULL) == 0);
+    START(&other, discard, NULL);
     for (size_t turn = 0; turn < often(300); turn++) {
-        if (in_clone()) {
+        IN_CLONE
             CHECK(descriptors() == before);
-            _exit(0);
-        }
         int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         CHECK(fd >= 0 && close(fd) == 0);
         CHECK(open("/dev/null", O_RDONLY | O_CLOEXEC) == fd && close(fd) == 0);
     }
     over = 1;
-    CHECK(pthread_join(other, NULL) == 0);
-    return 0;
+    JOIN(other);
 }

@@ -1,8 +1,5 @@
 /* A device that isn't known to be harmless, opened after a seal: before its driver is asked for anything, which may be to write to the
    program's memory later, all memory is anonymous. ioctl(2). */
-#include "../behaviour.h"
-#include <pthread.h>
-#include <sys/ioctl.h>
 
 static const char *const devices[] = {"/dev/loop-control", "/dev/hwrng", "/dev/kvm", "/dev/rtc0", "/dev/hpet", "/dev/mem",
                                       "/dev/cpu_dma_latency", "/dev/autofs", "/dev/vga_arbiter", NULL};
@@ -19,11 +16,11 @@ static int open_device(void)
 
 static void asks(int fd)
 {
-    CHECK(sealed_bytes(p, 8 * MB) == 8 * MB);
+    CHECK(all_sealed(p, 8 * MB));
     errno = 0;
     CHECK(ioctl(fd, 0, 0) == -1 && errno != ENOMEM);
     CHECK(sealed_bytes(ALL) == 0 && intact(p, 8 * MB, 1));
-    CHECK(madvise(p + MB, PAGE, MADV_DONTNEED) == 0 && zeros(p + MB, PAGE));
+    CHECK(discard_zeros(p + MB, PAGE));
 }
 
 int main(void)
@@ -31,20 +28,16 @@ int main(void)
     int end[2], null = open("/dev/null", O_RDWR | O_CLOEXEC);
     p = memory(8 * MB, 1);
     seal();
-    CHECK(null >= 0 && ioctl(null, TIOCGWINSZ, 0) == -1 && sealed_bytes(p, 8 * MB) == 8 * MB);
+    CHECK(null >= 0 && ioctl(null, TIOCGWINSZ, 0) == -1 && all_sealed(p, 8 * MB));
     int fd = open_device();
     if (fd < 0)
         SKIP("no such device may be opened here");
-    if (in_clone()) {
+    IN_CLONE
         asks(fd);
-        _exit(0);
-    }
-    if (in_clone()) {
+    IN_CLONE {
         pthread_t other;
-        CHECK(pipe(end) == 0 && pthread_create(&other, NULL, until_told, end) == 0);
+        make_other(&other, end);
         asks(fd);
-        CHECK(write(end[1], "", 1) == 1 && pthread_join(other, NULL) == 0);
-        _exit(0);
+        end_other(other, end);
     }
-    return 0;
 }

@@ -2,11 +2,6 @@
    pages are what they were. madvise(2), Linux 6.13; 6.15 for memory of files. */
 #include "../beside_plain.h"
 
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
-#define MADV_GUARD_REMOVE 103
-#endif
-
 static void with(char *p)
 {
     NOTE_CALL(madvise(p + MB, PAGE, MADV_GUARD_INSTALL));

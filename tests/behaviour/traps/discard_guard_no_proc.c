@@ -1,15 +1,9 @@
 /* A guard (MADV_GUARD_INSTALL, Linux 6.13) in sealed memory of a process that has lost /proc, so that it can't open its page map:
    discards go over it, and it stays. madvise(2), chroot(2). */
-#include "../behaviour.h"
-
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
-#endif
 
 static int reads(char *p)
 {
-    pid_t pid = fork();
-    CHECK(pid >= 0);
+    pid_t pid = forked();
     if (pid == 0)
         _exit(*(volatile char *)p & 0);
     return wait_for(pid) == 0;
@@ -29,5 +23,4 @@ int main(void)
     CHECK(zeros(p, MB) && zeros(p + MB + PAGE, 2 * MB - PAGE));
     for (size_t i = 3 * MB / 8; i < 4 * MB / 8; i++)
         CHECK(((uint64_t *)p)[i] == pattern(i, 1));
-    return 0;
 }

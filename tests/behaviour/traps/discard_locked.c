@@ -2,10 +2,6 @@
    mlock(2), madvise(2). */
 #include "../beside_plain.h"
 
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24
-#endif
-
 static void with(char *p)
 {
     long before = status_kb("VmLck");

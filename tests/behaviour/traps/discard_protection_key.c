@@ -5,8 +5,7 @@ static int key;
 
 static void note_access(char *p)
 {
-    pid_t pid = fork();
-    CHECK(pid >= 0);
+    pid_t pid = forked();
     if (pid == 0) {
         CHECK(pkey_set(key, PKEY_DISABLE_ACCESS) == 0);
         _exit(*(volatile char *)p);

@@ -1,7 +1,5 @@
 /* Discards of single pages of sealed memory beside a thread split mappings: in a process that has many, some are left for the program.
    mmap(2), max_map_count in proc_sys_vm(5). */
-#include "../behaviour.h"
-#include <pthread.h>
 
 #define PLAIN 30000
 #define HOLES 3000
@@ -33,13 +31,12 @@ int main(void)
     char *split = map_alone(PLAIN * PAGE, PROT_NONE, MAP_PRIVATE);
     for (size_t i = 0; i < PLAIN; i += 2)
         CHECK(mprotect(split + i * PAGE, PAGE, PROT_READ) == 0);
-    CHECK(pipe(end) == 0 && pthread_create(&other, NULL, until_told, end) == 0);
+    make_other(&other, end);
     for (size_t i = 0; i < HOLES; i++)
         CHECK(madvise(p + 2 * i * PAGE, PAGE, MADV_DONTNEED) == 0);
     for (size_t i = 0; i < HOLES; i++)
         CHECK(zeros(p + 2 * i * PAGE, PAGE) && *(uint64_t *)(p + (2 * i + 1) * PAGE) == pattern((2 * i + 1) * PAGE / 8, 1));
     /* The first look finds few, the second more than half of all. */
     CHECK(mappings() < PLAIN + 2 * 2200);
-    CHECK(write(end[1], "", 1) == 1 && pthread_join(other, NULL) == 0);
-    return 0;
+    end_other(other, end);
 }

@@ -1,5 +1,4 @@
 /* MADV_DONTFORK on sealed memory, and MADV_DOFORK again. madvise(2). */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -7,16 +6,12 @@ int main(void)
     char *p = memory(4 * MB, 1);
     seal();
     CHECK(madvise(p, 2 * MB, MADV_DONTFORK) == 0);
-    if (in_clone()) {
+    IN_CLONE {
         CHECK(mincore(p, PAGE, &there) == -1 && errno == ENOMEM);
         CHECK(*(uint64_t *)(p + 2 * MB) == pattern(2 * MB / 8, 1));
-        _exit(0);
     }
     CHECK(intact(p, 4 * MB, 1));
     CHECK(madvise(p, 2 * MB, MADV_DOFORK) == 0);
-    if (in_clone()) {
+    IN_CLONE
         CHECK(intact(p, 4 * MB, 1));
-        _exit(0);
-    }
-    return 0;
 }

@@ -1,12 +1,6 @@
 /* A discard takes nothing from a child that has the same pages, not even those that a reader had pinned, which leaves them
    clean: with MADV_FREE, which the kernel allows then, the child's would be gone once they are reclaimed (madvise(2),
    madvise_free_pte_range and wp_page_copy in the kernel). */
-#include "../behaviour.h"
-#include <sys/uio.h>
-
-#ifndef MADV_PAGEOUT
-#define MADV_PAGEOUT 21
-#endif
 
 static int tell[2], told[2];
 
@@ -25,8 +19,7 @@ static void see(char *p, size_t len)
 {
     fill(p, len, 7);
     /* Whose pages are shared with a child are copied for whoever pins them to read. */
-    pid_t first = fork();
-    CHECK(first >= 0);
+    pid_t first = forked();
     if (first == 0) {
         pause();
         _exit(0);
@@ -34,8 +27,7 @@ static void see(char *p, size_t len)
     static char buffer[16 * PAGE];
     struct iovec here = { buffer, len }, there = { p, len };
     CHECK(len <= sizeof buffer && process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)len);
-    pid_t second = fork();
-    CHECK(second >= 0);
+    pid_t second = forked();
     if (second == 0) {
         await(tell[0]);
         /* Reclaims what it can: where there is no swap, only what MADV_FREE has given up. */
@@ -44,7 +36,7 @@ static void see(char *p, size_t len)
         pass(told[1]);
         _exit(0);
     }
-    CHECK(madvise(p, len, MADV_DONTNEED) == 0 && zeros(p, len));
+    CHECK(discard_zeros(p, len));
     pass(tell[1]);
     int status;
     CHECK(waitpid(second, &status, 0) == second && status == 0);
@@ -62,5 +54,4 @@ int main(void)
     see(p + 2 * MB, 16 * PAGE);
     see(p + 2 * MB, 16 * PAGE);
     see(memory(16 * PAGE, 2), 16 * PAGE);
-    return 0;
 }

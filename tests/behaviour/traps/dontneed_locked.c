@@ -1,9 +1,4 @@
 /* MADV_DONTNEED_LOCKED (Linux 5.18) is MADV_DONTNEED that minds no lock: zeros afterwards. madvise(2). */
-#include "../behaviour.h"
-
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24
-#endif
 
 int main(void)
 {
@@ -12,9 +7,6 @@ int main(void)
     if (madvise(p, 4 * MB, MADV_DONTNEED_LOCKED) != 0 && errno == EINVAL)
         SKIP("this kernel has no MADV_DONTNEED_LOCKED (Linux 5.18)");
     CHECK(zeros(p, 4 * MB));
-    if (in_clone()) {
+    IN_CLONE
         CHECK(zeros(p, 4 * MB));
-        _exit(0);
-    }
-    return 0;
 }

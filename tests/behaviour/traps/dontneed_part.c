@@ -1,5 +1,4 @@
 /* MADV_DONTNEED on a part, not aligned to 2 MB, of a sealed range: what lies beside it stays, written or not. madvise(2). */
-#include "../behaviour.h"
 
 int main(void)
 {

@@ -1,6 +1,5 @@
 /* A program that a sealed process execs starts clean: no sealed memory, no descriptor left over; and it
    can be sealed itself. execve(2). */
-#include "../behaviour.h"
 
 int main(int argc, char **argv)
 {

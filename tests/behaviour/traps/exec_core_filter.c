@@ -1,7 +1,5 @@
 /* A program that a sealed one starts without the shim has the filter of core dumps that it would have plainly, whoever
    starts it, and the sealed one keeps its own, also where the program isn't there. core(5), execve(2). */
-#include "../behaviour.h"
-#include <pthread.h>
 #include <spawn.h>
 
 #define FILTER "/proc/self/coredump_filter"
@@ -125,19 +123,16 @@ int main(void)
             return 1;
         }
     /* A core dump of this process contains what is sealed, still. */
-    CHECK(own_filter() == widened && sealed_bytes(p, 4 * MB) == 4 * MB);
-    if (in_clone()) {
+    CHECK(own_filter() == widened && all_sealed(p, 4 * MB));
+    IN_CLONE
         CHECK(own_filter() == widened && start_all(sealed) == count && own_filter() == widened);
-        _exit(0);
-    }
     /* Several at once. */
     pthread_t threads[4];
     void *wrong;
     for (int i = 0; i < 4; i++)
-        CHECK(pthread_create(&threads[i], NULL, start_many, &before) == 0);
+        START(&threads[i], start_many, &before);
     for (int i = 0; i < 4; i++)
         CHECK(pthread_join(threads[i], &wrong) == 0);
     CHECK(own_filter() == widened && intact(p, 4 * MB, 1));
     CHECK(flashfork_preload_unseal() == 0 && own_filter() == before);
-    return 0;
 }

@@ -1,6 +1,5 @@
 /* Code with a system call of its own that becomes executable by other ways than mprotect and PROT_EXEC: with a protection key or
    the lack of one, as a shared memory segment, and because reading implies executing. pkey_mprotect(2), shmop(2), personality(2). */
-#include "../behaviour.h"
 #include "../own_calls.h"
 #include <sys/personality.h>
 #include <sys/shm.h>
@@ -59,21 +58,16 @@ int main(void)
 {
     char *(*ways[])(void) = {without_a_key, with_a_key, segment, readable_file, readable_memory};
     for (size_t way = 0; way < sizeof ways / sizeof ways[0]; way++) {
-        pid_t pid = fork();
-        CHECK(pid >= 0);
-        if (pid == 0) {
+        IN_CLONE {
             char *p = memory_at_place();
             seal();
-            CHECK(sealed_bytes(p, PLACE_LEN) == PLACE_LEN);
+            CHECK(all_sealed(p, PLACE_LEN));
             char *code = ways[way]();
             if (code) {
                 ((void (*)(void))(void *)code)();
                 for (size_t at = 0; at < PLACE_LEN; at += PAGE)
                     CHECK(p[at] == 0);
             }
-            _exit(0);
         }
-        CHECK(wait_for(pid) == 0);
     }
-    return 0;
 }

@@ -1,6 +1,4 @@
 /* A soft RLIMIT_FSIZE: lifted for the time of the seal, put back afterwards, and no SIGXFSZ. setrlimit(2). */
-#include "../behaviour.h"
-#include <sys/resource.h>
 
 static volatile sig_atomic_t signalled;
 
@@ -21,5 +19,4 @@ int main(void)
     seal();
     CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
     CHECK(limit.rlim_cur == 4096 && limit.rlim_max == RLIM_INFINITY && !signalled);
-    return 0;
 }

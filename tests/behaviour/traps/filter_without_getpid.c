@@ -4,12 +4,11 @@
 
 static void use(char *p)
 {
-    CHECK(madvise(p + MB, MB, MADV_DONTNEED) == 0 && zeros(p + MB, MB));
+    CHECK(discard_zeros(p + MB, MB));
     p = mremap(p, 8 * MB, 12 * MB, MREMAP_MAYMOVE);
     CHECK(p != MAP_FAILED && zeros(p + 8 * MB, 4 * MB) && intact(p, MB, 1));
     for (int i = 0; i < 3; i++) {
-        pid_t clone = fork();
-        CHECK(clone >= 0);
+        pid_t clone = forked();
         if (clone == 0)
             _exit(!(zeros(p + MB, MB) && intact(p, MB, 1)));
         CHECK(wait_for(clone) == 0);
@@ -25,7 +24,7 @@ int main(int argc, char **argv)
         return 0;
     }
     seal();
-    CHECK(sealed_bytes(p, 8 * MB) == 8 * MB);
+    CHECK(all_sealed(p, 8 * MB));
     enter(SYS_getpid, SECCOMP_RET_ERRNO | EPERM, 0);
     CHECK(sealed_bytes(p, 8 * MB) == 0);
     use(p);

@@ -3,11 +3,7 @@
 #ifndef FOREIGN_WRITES_H
 #define FOREIGN_WRITES_H
 
-#include "../behaviour.h"
-#include <sched.h>
 #include <stdatomic.h>
-#include <sys/prctl.h>
-#include <sys/uio.h>
 
 struct writer {
     _Atomic int wanted;        /* 1: write, 0: rest, -1: end */
@@ -64,15 +60,13 @@ static inline struct writer *foreign_writer(char *memory, size_t len)
     pid_t pid = getpid();
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
     struct iovec from = {&words, 8}, to = {w->last, 8};
-    if (in_clone()) {
+    IN_CLONE {
         if (process_vm_writev(pid, &from, 1, &to, 1, 0) != 8)
             SKIP("no process may write into another: %s", strerror(errno));
-        _exit(0);
     }
     w->last[0] = 0;
     w->resting = 1;
-    pid_t child = fork();
-    CHECK(child >= 0);
+    pid_t child = forked();
     if (child == 0)
         write_all_the_time(w, pid, (uint64_t *)memory, words);
     return w;

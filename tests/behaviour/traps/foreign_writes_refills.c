@@ -23,5 +23,4 @@ int main(void)
         CHECK(lost_words(w, p, LEN, 1) == 0);
     }
     w->wanted = -1;
-    return 0;
 }

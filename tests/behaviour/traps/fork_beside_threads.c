@@ -1,8 +1,6 @@
 /* A thread closes a descriptor and puts another file at its number while another thread forks: nothing that comes before or after a
    fork opens anything where it could get that number. dup2(2), fork(2).
    env: FLASHFORK_ENGINE=auto */
-#include "../behaviour.h"
-#include <pthread.h>
 
 static volatile int over;
 static int ends[2], number;
@@ -26,11 +24,10 @@ int main(void)
     CHECK(pipe(ends) == 0);
     number = open("/dev/null", O_RDONLY);
     CHECK(number >= 0);
-    CHECK(pthread_create(&thread, NULL, replace, NULL) == 0);
+    START(&thread, replace, NULL);
     for (size_t turn = 0; turn < often(3000); turn++)
         if (in_clone())
             _exit(0);
     over = 1;
     CHECK(pthread_join(thread, NULL) == 0 && intact(p, 4 * MB, 1));
-    return 0;
 }

@@ -1,8 +1,5 @@
 /* What clones let grow is theirs and goes with them: nothing of it stays in the parent's memfd, which 12 requests of 10 MB had made 125 MB
    larger. */
-#include "../behaviour.h"
-#include <malloc.h>
-#include <sys/stat.h>
 
 /* With malloc's header a mapping of 16 MB, every page of it written: it is sealed whole, and mremap can grow it. */
 #define BLOCK (16 * MB - PAGE)
@@ -39,16 +36,14 @@ int main(void)
     if (before == 0)
         SKIP("/proc/self/map_files can't be used (it takes CAP_CHECKPOINT_RESTORE)");
     for (int request = 0; request < 12; request++)
-        if (in_clone()) {
+        IN_CLONE {
             char *grown = realloc(block, 26 * MB);
             CHECK(grown != NULL && intact(grown, BLOCK, 1));
             fill(grown, 26 * MB, 3);
             grown = mremap(mapped, 16 * MB, 26 * MB, MREMAP_MAYMOVE);
             CHECK(grown != MAP_FAILED && intact(grown, 16 * MB, 2) && zeros(grown + 16 * MB, 10 * MB));
             fill(grown, 26 * MB, 4);
-            _exit(0);
         }
     CHECK(memfd_kb(mapped) == before);
     CHECK(intact(block, BLOCK, 1) && intact(mapped, 16 * MB, 2));
-    return 0;
 }

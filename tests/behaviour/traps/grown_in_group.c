@@ -1,7 +1,6 @@
 /* Clones that let a block grow, one after the other, in a memory cgroup of 300 MB, which has room for the process and one clone: what each
    has grown by is gone when it ends. Left in the parent's memfd, it had the process killed. cgroups(7). */
 #include "../memory_group.h"
-#include <malloc.h>
 
 /* With malloc's header 64 MB. */
 #define BLOCK (64 * MB - PAGE)
@@ -18,11 +17,10 @@ static void serve(void)
     fill(block, BLOCK, 1);
     CHECK(call_seal() == 0 && sealed_bytes(block, BLOCK) > BLOCK - 4 * MB);
     for (int request = 0; request < REQUESTS; request++)
-        if (in_clone()) {
+        IN_CLONE {
             char *grown = realloc(block, BLOCK + (request + 1) * PART);
             CHECK(grown != NULL && intact(grown, MB, 1));
             fill(grown + BLOCK + request * PART, PART, 2);
-            _exit(0);
         }
     CHECK(intact(block, BLOCK, 1));
 }
@@ -30,5 +28,4 @@ static void serve(void)
 int main(void)
 {
     CHECK(in_group(300 * MB, serve) == 0);
-    return 0;
 }

@@ -1,9 +1,5 @@
 /* A page for code, of the program's own, that is a guard (MADV_GUARD_INSTALL, Linux 6.13): the maps say that it can be read, and an
    access is SIGSEGV. A seal that looks through code must not be what meets it. madvise(2). */
-#include "../behaviour.h"
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
-#endif
 
 int main(void)
 {
@@ -14,5 +10,4 @@ int main(void)
         SKIP("this kernel has no MADV_GUARD_INSTALL (Linux 6.13)");
     seal();
     CHECK(sealed_bytes(p, 6 * MB) > 0 && intact(p, 6 * MB, 1));
-    return 0;
 }

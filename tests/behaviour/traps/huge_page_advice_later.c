@@ -1,6 +1,5 @@
 /* MADV_HUGEPAGE and MADV_NOHUGEPAGE that are given to sealed memory hold when it is anonymous again, after a reseal, an unseal and a
    discard, and take the place of what was advised before the seal. madvise(2), VmFlags hg and nh. */
-#include "../behaviour.h"
 
 #define LEN (8 * MB)
 
@@ -16,7 +15,7 @@ int main(void)
         SKIP("this kernel has no transparent huge pages");
     seal();
     CHECK(madvise(yes, LEN, MADV_HUGEPAGE) == 0 && madvise(turned, LEN, MADV_NOHUGEPAGE) == 0);
-    CHECK(sealed_bytes(yes, LEN) == LEN && sealed_bytes(turned, LEN) == LEN);
+    CHECK(all_sealed(yes, LEN) && all_sealed(turned, LEN));
     /* A small discard, a large one, a reseal. */
     CHECK(madvise(yes, PAGE, MADV_DONTNEED) == 0 && madvise(turned, PAGE, MADV_DONTNEED) == 0);
     CHECK(madvise(yes + 2 * MB, 2 * MB, MADV_DONTNEED) == 0 && madvise(turned + 2 * MB, 2 * MB, MADV_DONTNEED) == 0);
@@ -30,5 +29,4 @@ int main(void)
     }
     CHECK(!has(plain, " hg") && !has(plain, " nh") && intact(plain, LEN, 3));
     CHECK(zeros(yes, PAGE) && zeros(turned + 2 * MB, 2 * MB));
-    return 0;
 }

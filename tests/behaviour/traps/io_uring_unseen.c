@@ -1,7 +1,6 @@
 /* io_urings that nothing shows: in memory of the program's own and without a descriptor (IORING_SETUP_NO_MMAP,
    IORING_SETUP_REGISTERED_FD_ONLY), or registered and closed. The kernel completes into them, and into buffers, all the same: the
    process is not sealed. Its clones, which don't have the ring, are. io_uring_setup(2), io_uring_register(2). */
-#include "../behaviour.h"
 #include <linux/io_uring.h>
 
 #define NO_MMAP (1u << 14)
@@ -32,9 +31,6 @@ int main(void)
         close(fd);
     }
     refused();
-    if (in_clone()) {
+    IN_CLONE
         seal();
-        _exit(0);
-    }
-    return 0;
 }

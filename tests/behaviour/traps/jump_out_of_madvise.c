@@ -1,10 +1,7 @@
 /* Handlers that jump out of whatever a timer finds them in, madvise of sealed memory most of all: seals beside threads go on
    afterwards, and so do calls that need anonymous memory. sigsetjmp(3), setitimer(2).
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
-#include <pthread.h>
 #include <setjmp.h>
-#include <sys/time.h>
 
 static sigjmp_buf back;
 static volatile sig_atomic_t jumps;
@@ -27,7 +24,7 @@ int main(void)
     sigemptyset(&alarm);
     sigaddset(&alarm, SIGALRM);
     CHECK(pthread_sigmask(SIG_BLOCK, &alarm, NULL) == 0);
-    CHECK(pipe(end) == 0 && pthread_create(&other, NULL, until_told, end) == 0);
+    make_other(&other, end);
     CHECK(pthread_sigmask(SIG_UNBLOCK, &alarm, NULL) == 0);
     struct itimerval often_enough = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
     signal(SIGALRM, jump);
@@ -45,8 +42,7 @@ int main(void)
     fill(p, 16 * MB, 3);
     fill(later, 4 * MB, 4);
     at_last(call_seal);
-    CHECK(sealed_bytes(later, 4 * MB) == 4 * MB && intact(p, 16 * MB, 3) && intact(later, 4 * MB, 4));
+    CHECK(all_sealed(later, 4 * MB) && intact(p, 16 * MB, 3) && intact(later, 4 * MB, 4));
     CHECK(madvise(later, PAGE, MADV_WIPEONFORK) == 0);
-    CHECK(write(end[1], "", 1) == 1 && pthread_join(other, NULL) == 0);
-    return 0;
+    end_other(other, end);
 }

@@ -1,8 +1,5 @@
 /* System calls that write memory write sealed memory just as well, and only this process sees it: read(2),
    process_vm_writev(2). */
-#include "../behaviour.h"
-#include <sys/prctl.h>
-#include <sys/uio.h>
 
 int main(void)
 {
@@ -13,13 +10,11 @@ int main(void)
     CHECK(read(channel[0], p + MB, 60000) == 60000 && memcmp(p + MB, wanted, 60000) == 0);
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
     struct iovec from = {other, sizeof other}, to = {p + 2 * MB, sizeof other};
-    if (in_clone()) {
+    IN_CLONE {
         ssize_t n = process_vm_writev(getppid(), &from, 1, &to, 1, 0);
         CHECK(n == sizeof other || errno == EPERM || errno == ENOSYS);
         CHECK(*(uint64_t *)(p + 2 * MB) == pattern(2 * MB / 8, 1)); /* the parent's copy, not ours */
-        _exit(0);
     }
     CHECK(memcmp(p + 2 * MB, other, sizeof other) == 0 || *(uint64_t *)(p + 2 * MB) == pattern(2 * MB / 8, 1));
     CHECK(memcmp(p + MB, wanted, 60000) == 0);
-    return 0;
 }

@@ -42,11 +42,10 @@ int main(void)
     shorten(&all[2]);
     overwrite(&all[3]);
     CHECK(as_written(&all[1], 1) && as_written(&all[2], 2) && as_written(&all[3], 3));
-    if (in_clone()) {
+    IN_CLONE {
         not_discarded(&all[1], 1);
         not_discarded(&all[2], 2);
         CHECK(madvise(data(&all[3]), DATA_LEN, MADV_DONTNEED) == 0 && as_in_file(&all[3], 88, 0, DATA_LEN));
-        _exit(0);
     }
     not_discarded(&all[1], 1);
     unseal();
@@ -64,5 +63,4 @@ int main(void)
     /* Without their files libraries are left alone. */
     seal();
     CHECK(sealed_bytes(data(&all[1]), DATA_LEN) == 0 && is_sealed(&all[7]));
-    return 0;
 }

@@ -11,8 +11,7 @@ int main(void)
     seal();
     CHECK(is_sealed(&all[1]));
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        pid_t pid = fork();
-        CHECK(pid >= 0);
+        pid_t pid = forked();
         if (pid == 0) {
             enter(calls[i], SECCOMP_RET_KILL_PROCESS, i % 2 == 0);
             CHECK(madvise(data(&all[1]), DATA_LEN, MADV_DONTNEED) == 0 && as_in_file(&all[1], 1, 0, DATA_LEN));
@@ -25,5 +24,4 @@ int main(void)
         CHECK(status == 0);
     }
     CHECK(is_sealed(&all[1]) && as_written(&all[1], 1));
-    return 0;
 }

@@ -25,15 +25,13 @@ int main(void)
     CHECK(madvise(data(&all[1]), PAGE, MADV_DONTNEED) == 0 && as_in_file(&all[1], 1, 0, PAGE));
     CHECK(madvise(data(&all[2]), DATA_LEN, MADV_DONTNEED) == 0 && as_in_file(&all[2], 2, 0, DATA_LEN));
     CHECK(madvise(data(&all[1]), PAGE, MADV_WIPEONFORK) == -1 && errno == EINVAL);
-    if (in_clone()) {
+    IN_CLONE {
         CHECK(madvise(data(&all[3]), DATA_LEN, MADV_DONTNEED) == 0 && as_in_file(&all[3], 3, 0, DATA_LEN));
         CHECK(as_written(&all[4], 4));
-        _exit(0);
     }
     over = 1;
-    CHECK(pthread_join(other, NULL) == 0);
+    JOIN(other);
     CHECK(*(uint64_t *)(data(&all[1]) + PAGE) == begin + count && relocated(&all[1], 1));
     for (int i = 3; i < LIBRARIES; i++)
         CHECK(as_written(&all[i], (uint64_t)i));
-    return 0;
 }

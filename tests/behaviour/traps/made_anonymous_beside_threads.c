@@ -1,14 +1,8 @@
 /* Memory that was sealed before there were other threads, in a process that doesn't have threads stopped for seals: what works on
    anonymous memory only works there too, also where one of them is just starting a program; and nobody seals by that leave.
    madvise(2), mremap(2), userfaultfd(2), vfork(2). */
-#include "../behaviour.h"
 #include <linux/userfaultfd.h>
-#include <pthread.h>
 #include <spawn.h>
-
-#ifndef MREMAP_DONTUNMAP
-#define MREMAP_DONTUNMAP 4
-#endif
 
 static volatile int over;
 
@@ -35,7 +29,7 @@ static void beside(void *(*other)(void *))
     char *p = memory(16 * MB, 4);
     seal();
     over = 0;
-    CHECK(pthread_create(&thread, NULL, other, NULL) == 0);
+    START(&thread, other, NULL);
     for (size_t i = 0; i < 8; i++)
         CHECK(madvise(p + i * 2 * MB, PAGE, MADV_WIPEONFORK) == 0);
     over = 1;
@@ -50,22 +44,19 @@ int main(void)
     beside(seal_without_leave);
     char *wiped = memory(4 * MB, 1), *left = memory(4 * MB, 2), *rest = memory(4 * MB, 3);
     seal();
-    CHECK(pipe(end) == 0 && pthread_create(&other, NULL, until_told, end) == 0);
+    make_other(&other, end);
     CHECK(call_seal() == -1);
 
     CHECK(madvise(wiped, MB, MADV_WIPEONFORK) == 0 && intact(wiped, 4 * MB, 1));
     char *moved = mremap(left, 4 * MB, 4 * MB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
     CHECK(moved != MAP_FAILED && intact(moved, 4 * MB, 2) && zeros(left, 4 * MB));
-    if (in_clone()) {
+    IN_CLONE
         CHECK(zeros(wiped, MB) && intact(moved, 4 * MB, 2) && zeros(left, 4 * MB));
-        _exit(0);
-    }
-    CHECK(sealed_bytes(rest, 4 * MB) == 4 * MB);
+    CHECK(all_sealed(rest, 4 * MB));
     if (syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY) >= 0)
         CHECK(sealed_bytes(ALL) == 0);
     CHECK(intact(rest, 4 * MB, 3));
     /* That was for these calls alone. */
     CHECK(call_seal() == -1);
-    CHECK(write(end[1], "", 1) == 1 && pthread_join(other, NULL) == 0);
-    return 0;
+    end_other(other, end);
 }

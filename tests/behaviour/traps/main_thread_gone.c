@@ -1,8 +1,6 @@
 /* The main thread has ended by pthread_exit: /proc/self, which is its directory, shows no maps from then on, and no error. What is
    discarded is zero all the same, also where pages are discarded here and there as jemalloc's decay does, and memory that moves,
    grows or is locked keeps its bytes. pthread_exit(3), proc(5). */
-#include "../behaviour.h"
-#include <pthread.h>
 
 #define LEN (8 * MB)
 static char *p, *moving;
@@ -22,25 +20,23 @@ static size_t maps_of_the_process(void)
 
 static void *rest_of_the_program(void *unused)
 {
-    CHECK(pthread_join(main_thread, NULL) == 0);
+    JOIN(main_thread);
     /* Joined a moment before it lets go of its memory. */
     while (maps_of_the_process() != 0)
         usleep(1000);
     /* Every third page, then a run of them, then all. */
     for (size_t at = 0; at < often(LEN / 2); at += 3 * PAGE)
-        CHECK(madvise(p + at, PAGE, MADV_DONTNEED) == 0 && zeros(p + at, PAGE));
+        CHECK(discard_zeros(p + at, PAGE));
     for (size_t at = PAGE; at < LEN / 2; at += 3 * PAGE)
         CHECK(*(uint64_t *)(p + at) == pattern(at / 8, 1));
     CHECK(madvise(p + LEN / 2, PAGE, MADV_FREE) == 0 || errno == EINVAL);
-    CHECK(madvise(p + LEN / 4, LEN / 2, MADV_DONTNEED) == 0 && zeros(p + LEN / 4, LEN / 2));
-    if (in_clone()) {
-        CHECK(madvise(p, LEN, MADV_DONTNEED) == 0 && zeros(p, LEN));
-        _exit(0);
-    }
-    CHECK(madvise(p, LEN, MADV_DONTNEED) == 0 && zeros(p, LEN));
+    CHECK(discard_zeros(p + LEN / 4, LEN / 2));
+    IN_CLONE
+        CHECK(discard_zeros(p, LEN));
+    CHECK(discard_zeros(p, LEN));
     char *moved = mremap(moving, LEN, 2 * LEN, MREMAP_MAYMOVE);
     CHECK(moved != MAP_FAILED && intact(moved, LEN, 2) && zeros(moved + LEN, LEN));
-    CHECK(madvise(moved, 2 * LEN, MADV_DONTNEED) == 0 && zeros(moved, 2 * LEN));
+    CHECK(discard_zeros(moved, 2 * LEN));
     _exit(0);
     return unused;
 }
@@ -51,8 +47,8 @@ int main(void)
     p = memory(LEN, 1);
     moving = memory(LEN, 2);
     seal();
-    CHECK(sealed_bytes(p, LEN) == LEN && sealed_bytes(moving, LEN) == LEN);
+    CHECK(all_sealed(p, LEN) && all_sealed(moving, LEN));
     main_thread = pthread_self();
-    CHECK(pthread_create(&other, NULL, rest_of_the_program, NULL) == 0);
+    START(&other, rest_of_the_program, NULL);
     pthread_exit(NULL);
 }

@@ -1,12 +1,6 @@
 /* The main thread has ended and one other goes on: that is a process with one thread. Its memory is sealed, wiped in clones if it
    asks for that, and made anonymous again, though threads may not be stopped. What it gives advice for, locks or guards after the
    seal becomes anonymous by that, too. pthread_exit(3), madvise(2), mlock(2). */
-#include "../behaviour.h"
-#include <pthread.h>
-
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
-#endif
 
 #define LEN (8 * MB)
 static char *p;
@@ -33,16 +27,14 @@ static void with_properties(char *at)
 
 static void *rest_of_the_program(void *unused)
 {
-    CHECK(pthread_join(main_thread, NULL) == 0);
+    JOIN(main_thread);
     seal();
     /* What lies near the stack stays as it is. */
     char *half = p + LEN / 2;
-    CHECK(sealed_bytes(half, LEN / 2) == LEN / 2 && intact(p, LEN, 1));
+    CHECK(all_sealed(half, LEN / 2) && intact(p, LEN, 1));
     CHECK(madvise(half, 2 * MB, MADV_WIPEONFORK) == 0 && sealed_bytes(half, 2 * MB) == 0);
-    if (in_clone()) {
+    IN_CLONE
         CHECK(intact(p, LEN / 2, 1) && zeros(half, 2 * MB));
-        _exit(0);
-    }
     with_properties(half + 2 * MB);
     /* The last page may be a guard. */
     CHECK(intact(p, LEN - PAGE, 1));
@@ -57,6 +49,6 @@ int main(void)
     pthread_t other;
     p = memory(LEN, 1);
     main_thread = pthread_self();
-    CHECK(pthread_create(&other, NULL, rest_of_the_program, NULL) == 0);
+    START(&other, rest_of_the_program, NULL);
     pthread_exit(NULL);
 }

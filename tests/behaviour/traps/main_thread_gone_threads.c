@@ -1,8 +1,6 @@
 /* The main thread has ended, two others go on, and threads may be stopped: memory is sealed and made anonymous again while the
    other one writes. pthread_exit(3).
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
-#include <pthread.h>
 
 #define LEN (8 * MB)
 static char *p;
@@ -23,14 +21,14 @@ static void *count(void *unused)
 static void *rest_of_the_program(void *unused)
 {
     pthread_t other;
-    CHECK(pthread_join(main_thread, NULL) == 0);
-    CHECK(pthread_create(&other, NULL, count, NULL) == 0);
+    JOIN(main_thread);
+    START(&other, count, NULL);
     int sealed = 0;
     for (int turn = 0; turn < 100 && sealed < 3; turn++) {
         /* Refused where the machine is too busy to stop threads in time. */
         if (call_seal() != 0)
             continue;
-        CHECK(sealed_bytes(p, LEN) == LEN && intact(p, LEN, 1));
+        CHECK(all_sealed(p, LEN) && intact(p, LEN, 1));
         sealed++;
         while (flashfork_preload_unseal() != 0)
             CHECK(turn++ < 100);
@@ -38,7 +36,7 @@ static void *rest_of_the_program(void *unused)
     }
     CHECK(sealed == 3);
     over = 1;
-    CHECK(pthread_join(other, NULL) == 0);
+    JOIN(other);
     _exit(0);
     return unused;
 }
@@ -49,6 +47,6 @@ int main(void)
     p = memory(LEN, 1);
     counted = (uint64_t *)memory(LEN, 2);
     main_thread = pthread_self();
-    CHECK(pthread_create(&other, NULL, rest_of_the_program, NULL) == 0);
+    START(&other, rest_of_the_program, NULL);
     pthread_exit(NULL);
 }

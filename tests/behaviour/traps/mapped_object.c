@@ -1,10 +1,5 @@
 /* An ELF file that a program maps for execution by itself, flat and not as the loader would, whose start is a guard, and whose end
    the file has lost since: a seal looks at it without meeting a signal, and says no where it can't read code. mmap(2), madvise(2), ftruncate(2). */
-#include "../behaviour.h"
-#include <sys/stat.h>
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
-#endif
 
 int main(void)
 {
@@ -29,5 +24,4 @@ int main(void)
     seal();
     CHECK(sealed_bytes(p, 6 * MB) > 0 && intact(p, 6 * MB, 1));
     CHECK(memcmp(flat, bytes, PAGE) == 0);
-    return 0;
 }

@@ -1,6 +1,5 @@
 /* maps explain themselves: sealed memory carries the engine's name, in a clone too, and keeps address and protection.
    proc_pid_maps(5). */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -22,5 +21,4 @@ int main(void)
         found += strncmp(line, wanted, strlen(wanted)) == 0 && strstr(line, "/memfd:flashfork:") != NULL;
     close(done[1]);
     CHECK(found == 1 && wait_for(pid) == 0);
-    return 0;
 }

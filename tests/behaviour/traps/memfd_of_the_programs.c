@@ -1,6 +1,5 @@
 /* A memfd of the program's own that is called like the engine's: a discard of its private mapping gives the file's bytes, and nothing
    of it is sealed. memfd_create(2). */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -24,5 +23,4 @@ int main(void)
     CHECK(flashfork_preload_unseal() == 0);
     for (int i = 0; i < 4; i++)
         CHECK(intact(mine[i], 2 * MB, 7));
-    return 0;
 }

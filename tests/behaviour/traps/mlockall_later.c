@@ -1,5 +1,4 @@
 /* mlockall on a sealed process: all memory becomes anonymous first; with MCL_FUTURE no seal is made any more. mlockall(2). */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -10,9 +9,6 @@ int main(void)
     CHECK(sealed_bytes(ALL) == 0 && intact(p, 4 * MB, 1));
     CHECK(status_kb("VmLck") >= 4096);
     CHECK(call_seal() == -1 && sealed_bytes(ALL) == 0);
-    if (in_clone()) {
+    IN_CLONE
         CHECK(intact(p, 4 * MB, 1));
-        _exit(0);
-    }
-    return 0;
 }

@@ -1,7 +1,5 @@
 /* Sealed memory grows as plain memory does where the address space may grow by no more than that: in its place, and to another.
    RLIMIT_AS of setrlimit(2). */
-#include "../behaviour.h"
-#include <sys/resource.h>
 
 #define LEN (16 * MB)
 
@@ -43,31 +41,23 @@ static void grows_alone(int resource, const char *used)
 
 static void grows_in_each_limit(void)
 {
-    if (in_clone()) {
+    IN_CLONE
         grows_alone(RLIMIT_AS, "VmSize");
-        _exit(0);
-    }
-    if (in_clone()) {
+    IN_CLONE
         grows_alone(RLIMIT_DATA, "VmData");
-        _exit(0);
-    }
 }
 
 int main(void)
 {
     p = memory(LEN, 1);
     q = memory(LEN, 2);
-    if (in_clone()) {
+    IN_CLONE {
         grows(); /* plain */
-        _exit(0);
     }
     grows_in_each_limit(); /* plain */
     seal();
-    CHECK(sealed_bytes(q, LEN) == LEN);
-    if (in_clone()) {
+    CHECK(all_sealed(q, LEN));
+    IN_CLONE
         grows();
-        _exit(0);
-    }
     grows_in_each_limit();
-    return 0;
 }

@@ -1,7 +1,5 @@
 /* Memory grows where it is while another thread is inside such calls: what the engine maps for a call of one thread does not lie in the
    gap that the other has just made. mremap(2). */
-#include "../behaviour.h"
-#include <pthread.h>
 
 static char *blocked;
 static volatile int over;
@@ -22,7 +20,7 @@ int main(void)
     fill(room, 64 * MB, 2);
     seal();
     for (int i = 0; i < 2; i++)
-        CHECK(pthread_create(&caller[i], NULL, calls, NULL) == 0);
+        START(&caller[i], calls, NULL);
     for (size_t turn = 0; turn < often(100); turn++) {
         CHECK(munmap(room + 8 * MB, 8 * MB) == 0);
         CHECK(mremap(room, 8 * MB, 16 * MB, 0) == room && zeros(room + 15 * MB, MB));
@@ -30,7 +28,6 @@ int main(void)
     }
     over = 1;
     for (int i = 0; i < 2; i++)
-        CHECK(pthread_join(caller[i], NULL) == 0);
+        JOIN(caller[i]);
     CHECK(intact(room, 8 * MB, 2) && intact(blocked, 8 * MB, 1));
-    return 0;
 }

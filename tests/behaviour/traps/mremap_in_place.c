@@ -1,6 +1,5 @@
 /* Growing sealed memory where it is: without care the new part would lie behind the end of the file (SIGBUS), or show another
    range's bytes. Zeros, no memfd. mremap(2). */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -9,12 +8,10 @@ int main(void)
     CHECK(mremap(p, 4 * MB, 5 * MB, 0) == p && mremap(other, 4 * MB, 5 * MB, 0) == other);
     CHECK(zeros(p + 4 * MB, MB) && zeros(other + 4 * MB, MB));
     CHECK(sealed_bytes(p + 4 * MB, MB) == 0 && sealed_bytes(other + 4 * MB, MB) == 0);
-    if (in_clone()) {
+    IN_CLONE {
         CHECK(zeros(p + 4 * MB, MB));
         fill(p, 5 * MB, 3);
         CHECK(intact(other, 4 * MB, 2));
-        _exit(0);
     }
     CHECK(intact(p, 4 * MB, 1) && zeros(p + 4 * MB, MB));
-    return 0;
 }

@@ -1,7 +1,5 @@
 /* Memory that grows after a seal is charged as it would be without one: RLIMIT_DATA holds where it moves, and a mapping made with
    MAP_NORESERVE may grow beyond what the machine could ever hold. getrlimit(2), mmap(2). */
-#include "../behaviour.h"
-#include <sys/resource.h>
 
 #define LEN (16 * MB)
 #define HUGE_LEN (1ul << 40)
@@ -34,7 +32,7 @@ int main(void)
     int plain[2] = {grow(unreserved(), HUGE_LEN), grow(memory(LEN, 1), HUGE_LEN)};
     char *limited = memory(LEN, 1);
     seal();
-    CHECK(sealed_bytes(sealed[0], LEN) == LEN && sealed_bytes(sealed[1], LEN) == LEN);
+    CHECK(all_sealed(sealed[0], LEN) && all_sealed(sealed[1], LEN));
     for (int i = 0; i < 2; i++)
         CHECK(grow(sealed[i], HUGE_LEN) == plain[i]);
     /* Nothing may be mapped behind it: it has to move. */
@@ -44,5 +42,4 @@ int main(void)
     CHECK(setrlimit(RLIMIT_DATA, &limit) == 0);
     CHECK(grow(limited, LEN + 64 * MB) == ENOMEM);
     CHECK(grow(limited, LEN + 16 * MB) == 0);
-    return 0;
 }

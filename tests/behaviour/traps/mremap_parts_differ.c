@@ -42,5 +42,4 @@ int main(void)
             fprintf(stderr, "note %d of %d: plain %ld, sealed %ld\n", i, count, plainly[i], noted[i]);
             return 1;
         }
-    return 0;
 }

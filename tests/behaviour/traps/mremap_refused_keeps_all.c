@@ -85,7 +85,7 @@ static long plainly[CASES][256];
 static void all(char *p[CASES], const char *when)
 {
     for (size_t c = 0; c < CASES; c++) {
-        CHECK(sealed_bytes(p[c], LEN) == LEN);
+        CHECK(all_sealed(p[c], LEN));
         notes = 0;
         cases[c](p[c]);
         CHECK(notes == counts[c]);
@@ -112,13 +112,10 @@ int main(void)
     for (size_t c = 0; c < CASES; c++)
         first[c] = memory(LEN, 1), second[c] = memory(LEN, 1);
     seal();
-    if (in_clone()) {
+    IN_CLONE
         all(first, "in a clone");
-        _exit(0);
-    }
     all(first, "with one thread");
-    CHECK(pipe(end) == 0 && pthread_create(&other, NULL, until_told, end) == 0);
+    make_other(&other, end);
     all(second, "with two threads");
-    CHECK(write(end[1], "", 1) == 1 && pthread_join(other, NULL) == 0);
-    return 0;
+    end_other(other, end);
 }

@@ -1,5 +1,4 @@
 /* Memory that loses its protection after the seal (PROT_NONE) can be turned back, bytes and protection as they were. mprotect(2). */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -12,5 +11,4 @@ int main(void)
         _exit(*(volatile char *)(p + MB));
     CHECK(wait_for(pid) == 128 + SIGSEGV);
     CHECK(mprotect(p + MB, MB, RW) == 0 && intact(p, 4 * MB, 1));
-    return 0;
 }

@@ -2,8 +2,6 @@
    signals then. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 
 static inline void forbid_ptrace(void)
 {

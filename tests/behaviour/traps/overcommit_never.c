@@ -1,6 +1,5 @@
 /* vm.overcommit_memory=2: every private page counts as promised; the seal takes no more than is left, bytes and clones are right.
    proc_sys_vm(5). A setting of the whole machine: set by the program only where FLASHFORK_LAB says that the machine is ours. */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -15,11 +14,9 @@ int main(void)
     char *p = memory(16 * MB, 1);
     CHECK(call_seal() == 0 && intact(p, 16 * MB, 1));
     CHECK(sealed_bytes(p, 16 * MB) % (2 * MB) == 0);
-    if (in_clone()) {
+    IN_CLONE {
         CHECK(intact(p, 16 * MB, 1));
         fill(p, 16 * MB, 2);
-        _exit(0);
     }
-    CHECK(madvise(p, 8 * MB, MADV_DONTNEED) == 0 && zeros(p, 8 * MB));
-    return 0;
+    CHECK(discard_zeros(p, 8 * MB));
 }

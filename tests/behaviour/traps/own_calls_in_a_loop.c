@@ -1,7 +1,5 @@
 /* A system call of the program's own whose advice is harmless at first and another when the loop comes back: the process is refused, and
    what is discarded reads zeros. */
-#include "../behaviour.h"
-#include <sys/syscall.h>
 
 __attribute__((noinline, optimize("O2"))) static long advise(void *addr, size_t len, int times)
 {
@@ -22,5 +20,4 @@ int main(int argc, char **argv)
     char *p = memory(4 * MB, 1);
     CHECK(call_seal() == -1 && sealed_bytes(ALL) == 0);
     CHECK(advise(p, 4 * MB, argc + 1) == 0 && zeros(p, 4 * MB));
-    return 0;
 }

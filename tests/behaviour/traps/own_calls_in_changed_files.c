@@ -66,15 +66,13 @@ int main(void)
     /* Memory is sealed while it changes, or it isn't: then nobody looks at what is mapped before the next seal. */
     for (size_t turn = 0; turn < 2 * sizeof changes / sizeof changes[0]; turn++) {
         int sealed = turn % 2, in_place = turn / 2 == 0;
-        pid_t pid = fork();
-        CHECK(pid >= 0);
-        if (pid == 0) {
+        IN_CLONE {
             WRITE("./code", 0, harmless);
             WRITE("./code", PAGE, discards);
             map("./code", 0, PROT_READ | PROT_EXEC);
             char *p = memory_at_place();
             seal();
-            CHECK(sealed_bytes(p, PLACE_LEN) == PLACE_LEN);
+            CHECK(all_sealed(p, PLACE_LEN));
             if (!sealed)
                 CHECK(flashfork_preload_unseal() == 0 && sealed_bytes(ALL) == 0);
             changes[turn / 2]();
@@ -85,9 +83,6 @@ int main(void)
             CHECK(sealed_bytes(ALL) == 0 && call_seal() == -1 && sealed_bytes(ALL) == 0);
             ((void (*)(void))(void *)AT)();
             CHECK(zeros(p, PLACE_LEN));
-            _exit(0);
         }
-        CHECK(wait_for(pid) == 0);
     }
-    return 0;
 }

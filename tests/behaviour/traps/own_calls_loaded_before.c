@@ -1,7 +1,6 @@
 /* A shared object with system calls of its own, loaded before the seal: the process is refused, forks are plain, and what the object
    discards reads zeros. dlopen(3). */
 #include "../own_calls.h"
-#include <dlfcn.h>
 
 int main(void)
 {
@@ -12,5 +11,4 @@ int main(void)
     CHECK(call_seal() == -1 && sealed_bytes(ALL) == 0 && intact(p, PLACE_LEN, 8));
     if (in_clone())
         _exit(!intact(p, PLACE_LEN, 8));
-    return 0;
 }

@@ -20,5 +20,4 @@ int main(int argc, char **argv)
     CHECK(code != MAP_FAILED && own_mprotect(code, PAGE, argc > 0 ? PROT_READ | PROT_EXEC : PROT_READ) == 0);
     ((void (*)(void))code)();
     CHECK(zeros(p, PLACE_LEN) && !sealed && sealed_bytes(ALL) == 0);
-    return 0;
 }

@@ -23,5 +23,4 @@ int main(int argc, char **argv)
     CHECK(fd >= 0 && (unsigned long)code < -4096UL);
     ((void (*)(void))code)();
     CHECK(zeros(p, PLACE_LEN) && !sealed && sealed_bytes(ALL) == 0);
-    return 0;
 }

@@ -20,29 +20,25 @@ int main(void)
     int fd = open("./code", O_RDONLY | O_CLOEXEC);
     char *p = memory_at_place();
     seal();
-    if (in_clone()) {
+    IN_CLONE {
         void *code = mapped(fd, PROT_READ | PROT_EXEC);
         CHECK(sealed_bytes(ALL) == 0);
         run(code);
         CHECK(zeros(p, PLACE_LEN));
-        _exit(0);
     }
-    if (in_clone()) {
+    IN_CLONE {
         void *code = mapped(fd, PROT_READ);
-        CHECK(sealed_bytes(p, PLACE_LEN) == PLACE_LEN);
+        CHECK(all_sealed(p, PLACE_LEN));
         CHECK(mprotect(code, PAGE, PROT_READ | PROT_EXEC) == 0 && sealed_bytes(ALL) == 0);
         run(code);
         CHECK(zeros(p, PLACE_LEN));
-        _exit(0);
     }
-    if (in_clone()) {
+    IN_CLONE {
         void *code = mmap(NULL, PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         memcpy(code, discards, sizeof discards);
         CHECK(mprotect(code, PAGE, PROT_READ | PROT_EXEC) == 0 && sealed_bytes(ALL) == 0);
         run(code);
         CHECK(zeros(p, PLACE_LEN));
-        _exit(0);
     }
-    CHECK(sealed_bytes(p, PLACE_LEN) == PLACE_LEN && intact(p, PLACE_LEN, 7));
-    return 0;
+    CHECK(all_sealed(p, PLACE_LEN) && intact(p, PLACE_LEN, 7));
 }

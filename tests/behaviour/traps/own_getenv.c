@@ -1,5 +1,4 @@
 /* A program with a getenv of its own, as bash has, that isn't ready before main: the shim doesn't call it. */
-#include "../behaviour.h"
 
 extern char **environ;
 static int ready;
@@ -20,6 +19,5 @@ int main(void)
     ready = 1;
     char *p = memory(4 * MB, 1);
     seal();
-    CHECK(sealed_bytes(p, 4 * MB) == 4 * MB && getenv("LD_PRELOAD") != NULL);
-    return 0;
+    CHECK(all_sealed(p, 4 * MB) && getenv("LD_PRELOAD") != NULL);
 }

@@ -2,8 +2,6 @@
 #ifndef PAST_H
 #define PAST_H
 
-#include "../behaviour.h"
-
 struct calls {
     int (*madvise)(void *, size_t, int);
     void *(*mremap)(void *, size_t, size_t, int, ...);
@@ -23,10 +21,9 @@ static inline void past_the_symbols(struct calls by)
         CHECK(by.madvise(dropped, 4 * MB, MADV_DONTNEED) == 0 && zeros(dropped, 4 * MB));
         CHECK(by.syscall(SYS_madvise, dropped_by_number, 4 * MB, MADV_DONTNEED) == 0);
         CHECK(zeros(dropped_by_number, 4 * MB));
-        if (in_clone()) {
+        IN_CLONE {
             CHECK(zeros(dropped, 4 * MB) && zeros(dropped_by_number, 4 * MB) && intact(grown, 4 * MB, 2));
             CHECK(by.madvise(grown, 4 * MB, MADV_DONTNEED) == 0 && zeros(grown, 4 * MB));
-            _exit(0);
         }
         fill(dropped, 4 * MB, 1);
         fill(dropped_by_number, 4 * MB, 4);

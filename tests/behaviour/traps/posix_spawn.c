@@ -1,5 +1,4 @@
 /* posix_spawn after a seal, with a file action. posix_spawn(3). */
-#include "../behaviour.h"
 #include <spawn.h>
 
 int main(void)
@@ -13,5 +12,4 @@ int main(void)
     CHECK(posix_spawn_file_actions_adddup2(&actions, channel[1], 1) == 0);
     CHECK(posix_spawn(&pid, "/bin/sh", &actions, NULL, args, environ) == 0 && wait_for(pid) == 0);
     CHECK(read(channel[0], said, sizeof said) == 8 && strcmp(said, "spawned\n") == 0 && intact(p, 4 * MB, 1));
-    return 0;
 }

@@ -2,9 +2,6 @@
    is this program's own source, compiled by the C compiler of the machine. prctl(2).
    cflags: -DMAIN -ldl */
 #ifdef MAIN
-#include "../behaviour.h"
-#include <sys/prctl.h>
-
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -32,7 +29,6 @@ int main(int argc, char **argv)
         CHECK(strcmp(getenv("CALLS"), "3") == 0);
         seal();
     }
-    return 0;
 }
 #else
 #ifndef _GNU_SOURCE

@@ -1,7 +1,5 @@
 /* process_madvise on oneself, by a descriptor and by PIDFD_SELF: jemalloc's dev branch purges this way, by number.
    process_madvise(2); allowed for MADV_DONTNEED on oneself since Linux 6.13. */
-#include "../behaviour.h"
-#include <sys/uio.h>
 
 #define PIDFD_SELF_OF_6_15 (-10000)
 
@@ -41,5 +39,4 @@ int main(void)
     CHECK(syscall(SYS_process_madvise, self, wrong, 2, MADV_DONTNEED, 0) == -1 && errno == EINVAL);
     if (!shown)
         SKIP("this kernel allows no process_madvise(MADV_DONTNEED) (Linux 6.13)");
-    return 0;
 }

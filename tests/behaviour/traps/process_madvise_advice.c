@@ -1,7 +1,6 @@
 /* process_madvise on oneself with whatever advice means something else on sealed memory: the same as madvise, discards that come
    later included. process_madvise(2); allowed on oneself since Linux 6.13. */
 #include "../beside_plain.h"
-#include <sys/uio.h>
 
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102

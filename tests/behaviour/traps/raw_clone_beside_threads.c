@@ -1,8 +1,6 @@
 /* A child made by the system call clone itself while other threads are inside calls on sealed memory: it has threads of its own, is
    sealed beside them, and its memory becomes anonymous where it must. clone(2).
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
-#include <pthread.h>
 
 static char *p;
 static volatile int over;
@@ -23,26 +21,25 @@ int main(void)
     char *quiet = memory(4 * MB, 2);
     seal();
     for (int i = 0; i < 3; i++)
-        CHECK(pthread_create(&caller[i], NULL, calls, NULL) == 0);
+        START(&caller[i], calls, NULL);
     for (size_t turn = 0; turn < often(60); turn++) {
         pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
         CHECK(pid >= 0);
         if (pid == 0) {
             int end[2];
             pthread_t other;
-            CHECK(pipe(end) == 0 && pthread_create(&other, NULL, until_told, end) == 0);
+            make_other(&other, end);
             fill(quiet, 4 * MB, 3);
             at_last(call_seal);
-            CHECK(sealed_bytes(quiet, 4 * MB) == 4 * MB && intact(quiet, 4 * MB, 3));
+            CHECK(all_sealed(quiet, 4 * MB) && intact(quiet, 4 * MB, 3));
             CHECK(madvise(quiet, PAGE, MADV_WIPEONFORK) == 0 && intact(quiet, 4 * MB, 3));
-            CHECK(write(end[1], "", 1) == 1 && pthread_join(other, NULL) == 0);
+            end_other(other, end);
             _exit(0);
         }
         CHECK(wait_for(pid) == 0);
     }
     over = 1;
     for (int i = 0; i < 3; i++)
-        CHECK(pthread_join(caller[i], NULL) == 0);
+        JOIN(caller[i]);
     CHECK(intact(quiet, 4 * MB, 2));
-    return 0;
 }

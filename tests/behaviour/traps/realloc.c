@@ -1,7 +1,5 @@
 /* realloc of a large block after a seal: glibc calls its own mremap. The bytes stay, the new part can be written, and other sealed
    blocks are not touched. malloc.c, mremap_chunk. */
-#include "../behaviour.h"
-#include <malloc.h>
 
 int main(void)
 {
@@ -17,10 +15,9 @@ int main(void)
         block = realloc(block, len + 4 * MB);
         CHECK(block != NULL && intact(block, len, 1));
         fill(block, len + 4 * MB, 1);
-        if (in_clone()) {
+        IN_CLONE {
             CHECK(intact(block, len + 4 * MB, 1) && intact(other, 8 * MB, 2));
             fill(block, len + 4 * MB, 3);
-            _exit(0);
         }
         CHECK(intact(block, len + 4 * MB, 1));
     }
@@ -36,5 +33,4 @@ int main(void)
     CHECK(call_seal() == 0 && sealed_bytes(block, 16 * MB) < 9 * MB && sealed_bytes(block, 8 * MB) > 5 * MB);
     block = realloc(block, 24 * MB);
     CHECK(block != NULL && intact(block, 8 * MB, 4) && zeros(block + 8 * MB, 7 * MB));
-    return 0;
 }

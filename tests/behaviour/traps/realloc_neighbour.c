@@ -1,7 +1,5 @@
 /* A block that grows into the place of a neighbour which was wiped and freed: the new part must not show the neighbour's bytes, which
    the memfd still holds behind it. glibc's realloc makes its own mremap; malloc.c, mremap_chunk. */
-#include "../behaviour.h"
-#include <malloc.h>
 
 #define BLOCK (16 * MB)
 
@@ -38,10 +36,8 @@ int main(void)
     CHECK(grown != NULL && intact(grown, BLOCK, 1));
     for (size_t i = BLOCK; i < 2 * BLOCK; i++)
         CHECK(grown[i] == 0);
-    if (in_clone()) {
+    IN_CLONE {
         for (size_t i = BLOCK; i < 2 * BLOCK; i++)
             CHECK(grown[i] == 0);
-        _exit(0);
     }
-    return 0;
 }

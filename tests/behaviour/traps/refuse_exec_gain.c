@@ -1,8 +1,6 @@
 /* Under PR_SET_MDWE no memory may become executable, nor writable and executable: libc's calls are led to the engine all the same, by
    /proc/self/mem. PR_SET_MDWE(2const), Linux 6.3. */
-#include "../behaviour.h"
 #include "past.h"
-#include <sys/prctl.h>
 
 int main(void)
 {
@@ -11,5 +9,4 @@ int main(void)
     char *page = (char *)((uintptr_t)madvise & ~(PAGE - 1));
     CHECK(mprotect(page, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC) == -1);
     past_the_symbols((struct calls){.madvise = madvise, .mremap = mremap, .mlock = mlock, .syscall = syscall});
-    return 0;
 }

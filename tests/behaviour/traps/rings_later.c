@@ -1,6 +1,5 @@
 /* Asynchronous I/O and io_uring that are set up after a seal: the kernel writes later, to the pages that are there when a call is
    submitted, and a ring discards memory by itself. All memory is anonymous before there is one. io_setup(2), io_uring_setup(2). */
-#include "../behaviour.h"
 #include <linux/aio_abi.h>
 #include <linux/io_uring.h>
 
@@ -32,5 +31,4 @@ int main(void)
         SKIP("no io_uring here: %s", strerror(errno));
     all_is_anonymous();
     CHECK(call_seal() != 0);
-    return 0;
 }

@@ -1,5 +1,4 @@
 /* A seal from a signal handler, on an alternate stack that lies in the memory being sealed. sigaltstack(2). */
-#include "../behaviour.h"
 
 static char *p;
 static volatile int result = 1;
@@ -21,12 +20,10 @@ int main(void)
     CHECK(sigaltstack(&stack, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0);
     raise(SIGUSR1);
     CHECK(result == 0);
-    CHECK(sealed_bytes(p, 4 * MB) == 4 * MB && sealed_bytes(p + 4 * MB, MB) == 0);
+    CHECK(all_sealed(p, 4 * MB) && sealed_bytes(p + 4 * MB, MB) == 0);
     CHECK(intact(p, 4 * MB, 1));
-    if (in_clone()) {
+    IN_CLONE {
         raise(SIGUSR1);
         CHECK(result == 0 && intact(p, 4 * MB, 1));
-        _exit(0);
     }
-    return 0;
 }

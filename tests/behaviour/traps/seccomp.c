@@ -1,12 +1,9 @@
 /* A program that puts itself under a seccomp filter which kills on the calls a seal needs is not sealed
    any more; its forks stay plain. seccomp(2).
    env: FLASHFORK_ENGINE=seal */
-#include "../behaviour.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <spawn.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 
 #define KILL_ON(call)                                                                                                  \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
@@ -44,5 +41,4 @@ int main(int argc, char **argv)
         CHECK(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, arguments, environ) == 0);
         CHECK(wait_for(pid) == 0);
     }
-    return 0;
 }

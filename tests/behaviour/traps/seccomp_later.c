@@ -7,8 +7,8 @@
 /* What a plain program can do under any of the filters. */
 static void use(char *p, int may_grow)
 {
-    CHECK(madvise(p + PAGE, PAGE, MADV_DONTNEED) == 0 && zeros(p + PAGE, PAGE));
-    CHECK(madvise(p + MB, 4 * MB, MADV_DONTNEED) == 0 && zeros(p + MB, 4 * MB));
+    CHECK(discard_zeros(p + PAGE, PAGE));
+    CHECK(discard_zeros(p + MB, 4 * MB));
     CHECK(*(uint64_t *)p == pattern(0, 1) && *(uint64_t *)(p + 6 * MB) == pattern(6 * MB / 8, 1));
     CHECK(madvise(p + 6 * MB, PAGE, MADV_DONTFORK) == 0);
     if (!may_grow)
@@ -20,8 +20,7 @@ static void use(char *p, int may_grow)
 static void under(char *p, int call, unsigned action)
 {
     for (int by_number = 0; by_number < 2; by_number++) {
-        pid_t pid = fork();
-        CHECK(pid >= 0);
+        pid_t pid = forked();
         if (pid == 0) {
             enter(call, action, by_number);
             use(p, call != SYS_mremap);
@@ -57,13 +56,11 @@ int main(void)
     under_each(p); /* plain */
     seal();
     under_each(p);
-    if (in_clone()) {
+    IN_CLONE {
         enter(SYS_kexec_load, SECCOMP_RET_KILL_PROCESS, 0);
-        CHECK(sealed_bytes(p, LEN) == LEN);
+        CHECK(all_sealed(p, LEN));
         /* One more, under which the engine can't work. */
         enter(SYS_openat, SECCOMP_RET_KILL_PROCESS, 1);
         use(p, 1);
-        _exit(0);
     }
-    return 0;
 }

@@ -1,8 +1,5 @@
 /* A process that runs in the same memory without being a thread (CLONE_VM, vfork): what it writes between copy and remap would be lost,
    so there is no seal while it lives. clone(2), kcmp(2). */
-#include "../behaviour.h"
-#include <sched.h>
-#include <sys/prctl.h>
 
 static char stack[64 * 1024];
 static volatile int end, answer;
@@ -34,5 +31,4 @@ int main(void)
     pid = clone(seal_as_child, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
     CHECK(pid > 0 && wait_for(pid) == 0 && answer == -1);
     seal();
-    return 0;
 }

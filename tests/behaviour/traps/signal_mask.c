@@ -1,9 +1,5 @@
 /* Calls on memory in a process that was sealed leave the signal mask as it was, with one thread and with two, whether they succeed or
    not; and a handler that comes meanwhile finds the program's own stack, all of it. sigprocmask(2), madvise(2), mremap(2). */
-#include "../behaviour.h"
-#include <pthread.h>
-#include <sys/prctl.h>
-#include <sys/time.h>
 
 static void same_mask(const char *after)
 {
@@ -75,13 +71,11 @@ int main(void)
     seal();
     same_mask("seal");
     for (int threads = 1; threads <= 2; threads++)
-        if (in_clone()) {
+        IN_CLONE {
             if (threads == 2)
-                CHECK(pipe(end) == 0 && pthread_create(&other, NULL, until_told, end) == 0);
+                make_other(&other, end);
             all_calls(p);
-            _exit(0);
         }
     handlers_have_stack(p);
     same_mask("handlers");
-    return 0;
 }

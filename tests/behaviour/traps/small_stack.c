@@ -2,9 +2,6 @@
    vector registers, whatever they have to do; nor does a fork that seals first. sigaltstack(2), makecontext(3).
    cflags: -Wl,-z,now
    env: FLASHFORK_ENGINE=seal */
-#include "../behaviour.h"
-#include <sys/ioctl.h>
-#include <sys/uio.h>
 #include <ucontext.h>
 
 #define STACK (256 * 1024ul)
@@ -81,11 +78,11 @@ int main(void)
     p = memory(16 * MB, 1);
     CHECK(stack != NULL);
     size_t first = taken(fork_once), second = taken(fork_once);
-    CHECK(sealed_bytes(p, 16 * MB) == 16 * MB);
+    CHECK(all_sealed(p, 16 * MB));
     at_most(MOST, "a fork that seals", first);
     at_most(MOST, "a fork", second);
     seal();
-    CHECK(sealed_bytes(p, 16 * MB) == 16 * MB);
+    CHECK(all_sealed(p, 16 * MB));
 #define MEASURE(f) measure(#f, f)
     MEASURE(discard_page);
     MEASURE(discard_much);
@@ -97,5 +94,4 @@ int main(void)
     MEASURE(device);
     MEASURE(ring);
     MEASURE(pipe_pages);
-    return 0;
 }

@@ -1,8 +1,6 @@
 /* System calls that come from elsewhere than libc become signals (PR_SET_SYSCALL_USER_DISPATCH, as Wine has it): the program's own go
    on as in a program that was never sealed. prctl(2).
    cflags: -ldl */
-#include "../behaviour.h"
-#include <sys/prctl.h>
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -51,8 +49,7 @@ static void dispatched(char *p)
 int main(void)
 {
     char *p = memory(4 * MB, 1);
-    pid_t pid = fork();
-    CHECK(pid >= 0);
+    pid_t pid = forked();
     if (pid == 0) {
         dispatched(p); /* plain */
         _exit(0);
@@ -62,10 +59,8 @@ int main(void)
         return 77;
     CHECK(status == 0);
     seal();
-    if (in_clone()) {
+    IN_CLONE {
         dispatched(p);
         CHECK(sealed_bytes(ALL) == 0 && call_seal() == -1);
-        _exit(0);
     }
-    return 0;
 }

@@ -1,5 +1,4 @@
 /* madvise by number, through libc's syscall(): newer allocators call the kernel this way. syscall(2). */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -9,10 +8,8 @@ int main(void)
     CHECK(zeros(p, 2 * MB));
     CHECK(syscall(SYS_madvise, p + 2 * MB, 2 * MB, 12345) == -1 && errno == EINVAL);
     CHECK(syscall(SYS_getpid) == getpid());
-    if (in_clone()) {
+    IN_CLONE {
         CHECK(zeros(p, 2 * MB));
         CHECK(syscall(SYS_madvise, p + 2 * MB, 2 * MB, MADV_DONTNEED) == 0 && zeros(p, 4 * MB));
-        _exit(0);
     }
-    return 0;
 }

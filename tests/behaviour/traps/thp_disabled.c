@@ -1,6 +1,4 @@
 /* PR_SET_THP_DISABLE, which Redis sets for itself: the seal still makes 2 MB pages, and the setting is as before. prctl(2). */
-#include "../behaviour.h"
-#include <sys/prctl.h>
 
 /* Kilobytes of the 8 MB at p that a clone maps with 2 MB pages once it has read them. */
 static long huge_kb(const char *p)
@@ -8,11 +6,10 @@ static long huge_kb(const char *p)
     int channel[2];
     long kb = -1;
     CHECK(pipe(channel) == 0);
-    if (in_clone()) {
+    IN_CLONE {
         CHECK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) == 0 && intact(p, 8 * MB, 1));
         kb = atol(smaps(p, "ShmemPmdMapped")) + atol(smaps(p, "FilePmdMapped"));
         CHECK(write(channel[1], &kb, sizeof kb) == sizeof kb);
-        _exit(0);
     }
     CHECK(read(channel[0], &kb, sizeof kb) == sizeof kb);
     close(channel[0]);
@@ -29,8 +26,7 @@ int main(void)
     CHECK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0);
     p = memory(8 * MB, 1);
     seal();
-    CHECK(sealed_bytes(p, 8 * MB) == 8 * MB);
+    CHECK(all_sealed(p, 8 * MB));
     CHECK(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1);
     CHECK(huge_kb(p) > 0);
-    return 0;
 }

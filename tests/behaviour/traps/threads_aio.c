@@ -1,9 +1,7 @@
 /* A thread that sets AIO up while a seal runs: its reads would go into pages that have been replaced. The ring is found in each pause, and the seal
    ends there; no read is lost. io_setup(2).
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
 #include <linux/aio_abi.h>
-#include <pthread.h>
 
 #define DEPTH 16
 #define LENGTH (256ul * 1024)
@@ -61,9 +59,9 @@ int main(void)
     /* Reads that wait for the disk are on their way while the seal goes on; without direct I/O none is. */
     int direct = open("sevens", O_RDONLY | O_DIRECT | O_CLOEXEC);
     file = direct >= 0 ? direct : file;
-    CHECK(pthread_create(&thread, NULL, reads, NULL) == 0);
+    START(&thread, reads, NULL);
     call_seal();
     over = 1;
-    CHECK(pthread_join(thread, NULL) == 0);
+    JOIN(thread);
     return unlink("sevens");
 }

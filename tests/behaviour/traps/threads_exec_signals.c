@@ -1,9 +1,7 @@
 /* Where ptrace is refused: a thread calls exec in the middle of a seal. It waits for the end of the seal, so that no signal of the seal's is on its
    way into the new program, which would end with it. execve(2), signal(7).
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
 #include "no_ptrace.h"
-#include <pthread.h>
 
 static void *count(void *arg)
 {
@@ -28,11 +26,10 @@ int main(void)
     char *quiet = memory(32 * MB, 5);
     forbid_ptrace();
     for (size_t turn = 0; again(turn, often(60)); turn++) {
-        pid_t pid = fork();
-        CHECK(pid >= 0);
+        pid_t pid = forked();
         if (pid == 0) {
-            CHECK(pthread_create(&thread[0], NULL, count, &counter) == 0);
-            CHECK(pthread_create(&thread[1], NULL, exec_true, (void *)(turn * 500)) == 0);
+            START(&thread[0], count, &counter);
+            START(&thread[1], exec_true, (void *)(turn * 500));
             for (;;) {
                 call_seal();
                 flashfork_preload_unseal();
@@ -41,5 +38,4 @@ int main(void)
         CHECK(wait_for(pid) == 0);
     }
     CHECK(intact(quiet, 32 * MB, 5));
-    return 0;
 }

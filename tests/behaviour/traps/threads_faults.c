@@ -1,12 +1,8 @@
 /* Each system call that stopping threads takes, failing: the seal is refused or goes on, memory is what it was, and the threads
    run on.
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
 
 #define ANY 0xffffffff
@@ -84,8 +80,8 @@ static void try(size_t i)
     p = (uint64_t *)map_alone(8 * MB, RW, MAP_PRIVATE);
     char *quiet = memory(4 * MB, 5);
     memset(p, 0, 8 * MB);
-    CHECK(pthread_create(&t[0], NULL, write_all, NULL) == 0);
-    CHECK(pthread_create(&t[1], NULL, sleep_long, NULL) == 0);
+    START(&t[0], write_all, NULL);
+    START(&t[1], sleep_long, NULL);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
         SKIP("this kernel has no seccomp filters");
     int result = call_seal();
@@ -110,8 +106,7 @@ static void try(size_t i)
 int main(void)
 {
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
-        pid_t pid = fork();
-        CHECK(pid >= 0);
+        pid_t pid = forked();
         if (pid == 0)
             try(i);
         int status = wait_for(pid);
@@ -121,5 +116,4 @@ int main(void)
             fprintf(stderr, "fault %zu: status %d\n", i, status);
         CHECK(status == 0);
     }
-    return 0;
 }

@@ -1,9 +1,6 @@
 /* The process that stops threads for a seal is killed in the middle, again and again, and another thread calls exec meanwhile: no
    byte is lost, nobody stays stopped, nothing is left behind.
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
-#include <dirent.h>
-#include <pthread.h>
 #ifdef BY_SIGNALS
 #include "no_ptrace.h"
 #endif
@@ -67,8 +64,8 @@ int main(void)
     p = (uint64_t *)map_alone(32 * MB, RW, MAP_PRIVATE);
     memset(p, 0, 32 * MB);
     char *quiet = memory(32 * MB, 5);
-    CHECK(pthread_create(&t[0], NULL, count, &turns) == 0);
-    CHECK(pthread_create(&t[1], NULL, kill_helpers, (void *)(size_t)getpid()) == 0);
+    START(&t[0], count, &turns);
+    START(&t[1], kill_helpers, (void *)(size_t)getpid());
     int failed = 0;
     size_t before = mappings();
     /* Until a helper was killed in the middle of a seal. */
@@ -82,7 +79,7 @@ int main(void)
     CHECK(errno == ECHILD);
     over = 1;
     for (int i = 0; i < 2; i++)
-        CHECK(pthread_join(t[i], NULL) == 0);
+        JOIN(t[i]);
     CHECK(kills > 0 && failed > 0 && turns > 10);
     for (size_t i = 0; i < 32 * MB / 8; i++)
         CHECK(p[i] == (i % 512 ? 0 : turns));
@@ -91,8 +88,8 @@ int main(void)
         pid_t pid = fork();
         if (pid == 0) {
             over = 0;
-            CHECK(pthread_create(&t[0], NULL, count, &turns) == 0);
-            CHECK(pthread_create(&t[1], NULL, exec_true, (void *)(turn * 2000)) == 0);
+            START(&t[0], count, &turns);
+            START(&t[1], exec_true, (void *)(turn * 2000));
             for (;;) {
                 call_seal();
                 flashfork_preload_unseal();
@@ -100,5 +97,4 @@ int main(void)
         }
         CHECK(pid > 0 && wait_for(pid) == 0);
     }
-    return 0;
 }

@@ -1,10 +1,8 @@
 /* What other threads see of a seal that stops them: some calls end with EINTR, without a handler having run. They are those that
    SIGSTOP and SIGCONT end too, and docs/THREADS.md lists them. signal(7), "Interruption of system calls by stop signals".
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
 #include <mqueue.h>
 #include <poll.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -15,7 +13,6 @@
 #include <sys/select.h>
 #include <sys/sem.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <linux/futex.h>
 #ifdef BY_SIGNALS
@@ -29,6 +26,13 @@ static int seconds = 8, long_ms = 8500;
 
 /* A pipe that nobody writes to until the end. */
 static int quiet[2];
+
+static void until_the_end(void)
+{
+    char c;
+    while (getppid() != 1 && read(quiet[0], &c, 1) < 0 && errno == EINTR)
+        ;
+}
 
 static int queue(void)
 {
@@ -190,8 +194,7 @@ static int call_recv(void)
     struct pollfd both[2] = {{quiet[0], POLLIN, 0}, {pair[0], POLLIN, 0}};
     (void)both;
     if (fork() == 0) { /* a peer that says something at the end */
-        while (getppid() != 1 && read(quiet[0], &c, 1) < 0 && errno == EINTR)
-            ;
+        until_the_end();
         _exit(write(pair[1], "", 1) != 1);
     }
     return recv(pair[0], &c, 1, 0);
@@ -232,9 +235,7 @@ static int call_read_inotify(void)
     CHECK(fd >= 0 && file >= 0 && inotify_add_watch(fd, name, IN_MODIFY) >= 0);
     unlink(name);
     if (fork() == 0) {
-        char c;
-        while (getppid() != 1 && read(quiet[0], &c, 1) < 0 && errno == EINTR)
-            ;
+        until_the_end();
         _exit(write(file, "", 1) != 1);
     }
     return read(fd, m, sizeof m);
@@ -249,18 +250,16 @@ static int call_read_timerfd(void)
 }
 static int call_waitpid(void)
 {
-    char c;
     pid_t pid = fork();
     if (pid == 0) {
-        while (getppid() != 1 && read(quiet[0], &c, 1) < 0 && errno == EINTR)
-            ;
+        until_the_end();
         _exit(0);
     }
     return waitpid(pid, NULL, 0);
 }
 static int call_flock(void)
 {
-    char c, name[] = "/tmp/flashfork-XXXXXX", path[64];
+    char name[] = "/tmp/flashfork-XXXXXX", path[64];
     int file = mkstemp(name);
     CHECK(file >= 0 && flock(file, LOCK_EX) == 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
@@ -269,8 +268,7 @@ static int call_flock(void)
     unlink(name);
     if (fork() == 0) { /* the lock is the child's too, and ends with both */
         close(again);
-        while (getppid() != 1 && read(quiet[0], &c, 1) < 0 && errno == EINTR)
-            ;
+        until_the_end();
         _exit(0);
     }
     close(file);
@@ -380,7 +378,7 @@ static void by_signals(void)
 {
     /* From outside: whoever stops itself can't go on by itself. */
     pid_t parent = getpid();
-    if (in_clone()) {
+    IN_CLONE {
         for (int turn = 0; turn < 3; turn++) {
             CHECK(kill(parent, SIGSTOP) == 0);
             usleep(20 * 1000);
@@ -388,7 +386,6 @@ static void by_signals(void)
             /* Or one that goes on with what is left to send has no stop any more. */
             all_wait(parent);
         }
-        _exit(0);
     }
 }
 
@@ -407,7 +404,7 @@ static void try(void (*stop)(void), int said[CALLS])
     CHECK(pipe(quiet) == 0);
     memset((void *)callers, 0, sizeof callers);
     for (size_t i = 0; i < CALLS; i++)
-        CHECK(pthread_create(&thread[i], NULL, make_call, (void *)i) == 0);
+        START(&thread[i], make_call, (void *)i);
     all_wait(getpid());
     stop();
     usleep(100 * 1000);
@@ -474,8 +471,7 @@ int main(void)
         sigaddset(&rt, sig);
     CHECK(sigprocmask(SIG_BLOCK, &rt, NULL) == 0);
     CHECK(signal(SIGUSR1, handler) != SIG_ERR);
-    pid_t pid = fork();
-    CHECK(pid >= 0);
+    pid_t pid = forked();
     if (pid == 0) {
         make_queues();
         try(by_signals, plain->stopped);

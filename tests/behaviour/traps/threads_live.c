@@ -1,8 +1,6 @@
 /* A process sealed again and again while its threads write, allocate, discard, start other threads, sleep in epoll_wait and
    wait for signals: no write is lost, nothing is seen twice, and every clone has the memory of the moment of its fork.
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
-#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #ifdef BY_SIGNALS
@@ -92,7 +90,7 @@ static void *start_threads(void *arg)
         if (slow)
             usleep(1000);
         for (int i = 0; i < 4; i++)
-            CHECK(pthread_create(&t[i], NULL, nothing, t) == 0);
+            START(&t[i], nothing, t);
         for (int i = 0; i < 4; i++) {
             void *result;
             CHECK(pthread_join(t[i], &result) == 0 && result == t);
@@ -190,12 +188,12 @@ int main(void)
     event = eventfd(0, EFD_CLOEXEC);
     CHECK(event >= 0);
     for (size_t i = 0; i < WRITERS; i++)
-        CHECK(pthread_create(&writers[i], NULL, write_both, (void *)i) == 0);
-    CHECK(pthread_create(&sleepers[0], NULL, sleep_in_epoll, NULL) == 0);
-    CHECK(pthread_create(&sleepers[1], NULL, wait_for_signals, NULL) == 0);
+        START(&writers[i], write_both, (void *)i);
+    START(&sleepers[0], sleep_in_epoll, NULL);
+    START(&sleepers[1], wait_for_signals, NULL);
     void *(*rest[4])(void *) = {allocate, discard, start_threads, wake};
     for (int i = 0; i < 4; i++)
-        CHECK(pthread_create(&others[i], NULL, rest[i], sleepers) == 0);
+        START(&others[i], rest[i], sleepers);
     usleep(50 * 1000);
     size_t most = 0;
     int seals = 0;
@@ -205,21 +203,19 @@ int main(void)
         seals += call_seal() == 0;
         size_t sealed = sealed_bytes(one[0], TABLE) + sealed_bytes(two[1], TABLE);
         most = sealed > most ? sealed : most;
-        if (in_clone()) {
+        IN_CLONE
             CHECK(differing() <= WRITERS);
-            _exit(0);
-        }
         if (turn % 3 == 2)
             flashfork_preload_unseal();
     }
     over = 1;
     for (int i = 0; i < 4; i++)
-        CHECK(pthread_join(others[i], NULL) == 0);
+        JOIN(others[i]);
     for (int i = 0; i < WRITERS; i++)
-        CHECK(pthread_join(writers[i], NULL) == 0);
+        JOIN(writers[i]);
     all_sent = 1;
     for (int i = 0; i < 2; i++)
-        CHECK(pthread_join(sleepers[i], NULL) == 0);
+        JOIN(sleepers[i]);
     CHECK(differing() == 0);
     for (size_t w = 0; w < WRITERS; w++) {
         uint64_t sum = 0;
@@ -230,5 +226,4 @@ int main(void)
     CHECK(events_seen == events_sent && signals_seen == signals_sent && handled > 10);
     if (seals == 0)
         SKIP("this machine is too busy to stop the threads of a process in time");
-    return 0;
 }

@@ -1,8 +1,6 @@
 /* Threads that map and unmap memory while others seal and unseal: what the engine maps for itself never takes the place of what a
    thread has just mapped, nor does what a thread maps take the engine's.
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
-#include <pthread.h>
 
 #define THREADS 4
 static volatile int over;
@@ -35,7 +33,7 @@ int main(void)
     pthread_t thread[THREADS];
     char *quiet = memory(8 * MB, 5);
     for (size_t i = 0; i < THREADS; i++)
-        CHECK(pthread_create(&thread[i], NULL, map, (void *)i) == 0);
+        START(&thread[i], map, (void *)i);
     for (int turn = 0; turn < 12; turn++) {
         call_seal(); /* refused where the machine is too busy to stop threads in time */
         CHECK(intact(quiet, 8 * MB, 5));
@@ -43,7 +41,6 @@ int main(void)
     }
     over = 1;
     for (int i = 0; i < THREADS; i++)
-        CHECK(pthread_join(thread[i], NULL) == 0);
+        JOIN(thread[i]);
     CHECK(intact(quiet, 8 * MB, 5));
-    return 0;
 }

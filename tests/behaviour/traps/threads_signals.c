@@ -4,10 +4,7 @@
    that comes to it later does no harm. signal(7), nptl(7).
    cflags: -Wl,--no-as-needed -lgcc_s
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
 #include "no_ptrace.h"
-#include <pthread.h>
-#include <sched.h>
 
 static volatile int over, blocked;
 static uint64_t *p;
@@ -43,7 +40,7 @@ static void *cancel(void *arg)
     for (; !over; usleep(500)) {
         pthread_t thread;
         void *result;
-        CHECK(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0);
+        START(&thread, wait_for_ever, NULL);
         CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
     }
     return arg;
@@ -70,16 +67,15 @@ static void *doze(void *arg)
 static void *fork_all_the_time(void *arg)
 {
     while (!over) {
-        pid_t pid = fork();
-        CHECK(pid >= 0);
+        pid_t pid = forked();
         if (pid == 0) {
             pthread_t thread;
-            CHECK(pthread_create(&thread, NULL, doze, NULL) == 0);
+            START(&thread, doze, NULL);
             CHECK(seteuid(geteuid()) == 0);
             at_last(call_seal);
             CHECK(seteuid(geteuid()) == 0);
             over = 1;
-            CHECK(pthread_join(thread, NULL) == 0);
+            JOIN(thread);
             _exit(0);
         }
         int status;
@@ -111,28 +107,27 @@ int main(void)
     forbid_ptrace();
     p = (uint64_t *)map_alone(8 * MB, RW, MAP_PRIVATE);
     memset(p, 0, 8 * MB);
-    CHECK(pthread_create(&obstinate, NULL, block, NULL) == 0);
+    START(&obstinate, block, NULL);
     while (!blocked)
         usleep(1000);
     refused();
     blocked = 0;
-    CHECK(pthread_join(obstinate, NULL) == 0);
-    CHECK(pthread_create(&obstinate, NULL, doze, NULL) == 0);
+    JOIN(obstinate);
+    START(&obstinate, doze, NULL);
     seal();
     unseal();
     for (int i = 0; i < N; i++)
-        CHECK(pthread_create(&thread[i], NULL, work[i], &turns) == 0);
+        START(&thread[i], work[i], &turns);
     for (size_t turn = 0; again(turn, 20); turn++) {
         seals += call_seal() == 0;
         flashfork_preload_unseal();
     }
     over = 1;
     for (int i = 0; i < N; i++)
-        CHECK(pthread_join(thread[i], NULL) == 0);
-    CHECK(pthread_join(obstinate, NULL) == 0);
+        JOIN(thread[i]);
+    JOIN(obstinate);
     for (size_t i = 0; i < 8 * MB / 8; i++)
         CHECK(p[i] == (i % 512 ? 0 : turns));
     if (seals == 0)
         SKIP("this machine is too busy to stop the threads of a process in time");
-    return 0;
 }

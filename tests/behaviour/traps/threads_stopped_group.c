@@ -1,10 +1,6 @@
 /* A process with threads is sealed all the time while its group is stopped and continued, as a shell does it: whoever waits
    for that is told each time. waitpid(2), kill(2).
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
-#include <pthread.h>
-#include <signal.h>
-#include <sys/prctl.h>
 
 #define LEN (8 * MB)
 
@@ -25,7 +21,7 @@ static void __attribute__((noreturn)) seal_all_the_time(volatile unsigned *seals
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     p = memory(LEN, 1);
     for (size_t i = 0; i < 2; i++)
-        CHECK(pthread_create(&thread, NULL, write_all_the_time, (void *)(i * PAGE)) == 0);
+        START(&thread, write_all_the_time, (void *)(i * PAGE));
     for (;; ++*seals) {
         at_last(call_seal);
         for (size_t at = 0; at < LEN; at += 3 * PAGE)
@@ -37,8 +33,7 @@ int main(void)
 {
     volatile unsigned *seals = mmap(NULL, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(seals != MAP_FAILED);
-    pid_t pid = fork();
-    CHECK(pid >= 0);
+    pid_t pid = forked();
     if (pid == 0) {
         CHECK(setpgid(0, 0) == 0);
         seal_all_the_time(seals);
@@ -56,5 +51,4 @@ int main(void)
         CHECK(kill(-pid, SIGCONT) == 0 && waitpid(pid, &status, WCONTINUED) == pid && WIFCONTINUED(status));
     }
     CHECK(kill(pid, SIGKILL) == 0 && wait_for(pid) == 128 + SIGKILL);
-    return 0;
 }

@@ -1,8 +1,6 @@
 /* Threads that write, start their successor and end, all the time: one that is gone before it can be stopped has left another behind, which is
    found by the kernel's count of threads. No write is lost in a process sealed meanwhile.
    env: FLASHFORK_THREADS=stop */
-#include "../behaviour.h"
-#include <pthread.h>
 
 #define BLOCKS 16
 #define TURNS 15
@@ -49,5 +47,4 @@ int main(void)
         usleep(1000);
     for (int block = 0; block < BLOCKS; block++)
         CHECK(*(uint64_t *)(memory_of_all + (size_t)block * 2 * MB) == generations);
-    return 0;
 }

@@ -1,9 +1,6 @@
 /* One discard is one event for who watches memory by a userfaultfd (UFFD_EVENT_REMOVE), in a process that was sealed too: a monitor
    that reads one event for each call goes on, and so does the call. userfaultfd(2). */
-#include "../behaviour.h"
 #include <linux/userfaultfd.h>
-#include <pthread.h>
-#include <sys/ioctl.h>
 
 #define DISCARDS 20
 
@@ -28,9 +25,8 @@ int main(void)
         SKIP("no userfaultfd with events to be had here");
     struct uffdio_register all = {.range = {(uintptr_t)p, 4 * MB}, .mode = UFFDIO_REGISTER_MODE_MISSING};
     CHECK(ioctl(fd, UFFDIO_REGISTER, &all) == 0);
-    CHECK(pthread_create(&monitor, NULL, read_events, NULL) == 0);
+    START(&monitor, read_events, NULL);
     for (size_t i = 0; i < DISCARDS; i++)
         CHECK(madvise(p + i * PAGE, PAGE, MADV_DONTNEED) == 0);
-    CHECK(pthread_join(monitor, NULL) == 0);
-    return 0;
+    JOIN(monitor);
 }

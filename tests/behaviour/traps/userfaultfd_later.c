@@ -1,8 +1,6 @@
 /* A userfaultfd after the seal: on a file mapping its faults would mean something else, so all memory is anonymous first.
    userfaultfd(2). */
-#include "../behaviour.h"
 #include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
 
 int main(void)
 {
@@ -19,5 +17,4 @@ int main(void)
     struct uffdio_zeropage zero = {.range = {(size_t)p, PAGE}};
     CHECK(madvise(p, PAGE, MADV_DONTNEED) == 0 && ioctl(fd, UFFDIO_ZEROPAGE, &zero) == 0);
     CHECK(zeros(p, PAGE) && *(uint64_t *)(p + PAGE) == pattern(PAGE / 8, 1));
-    return 0;
 }

@@ -1,6 +1,5 @@
 /* vfork and exec after a seal; and a call for which memory must be anonymous, which the child can't have as long as its
    parent waits for it: it is told so, without many attempts. vfork(2). */
-#include "../behaviour.h"
 
 int main(void)
 {
@@ -23,5 +22,4 @@ int main(void)
         _exit(madvise(p, PAGE, MADV_WIPEONFORK) == 0 || errno == EINVAL ? 9 : 1);
     }
     CHECK(pid > 0 && wait_for(pid) == 9 && intact(p, 4 * MB, 1));
-    return 0;
 }

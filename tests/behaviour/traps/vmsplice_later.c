@@ -1,7 +1,5 @@
 /* Pages that a sealed program puts into a pipe show what is written to them as long as they are there, as pages of plain memory do.
    vmsplice(2). */
-#include "../behaviour.h"
-#include <sys/uio.h>
 
 /* What comes out of the pipe when the page is written to in between. */
 static char spliced(char *p, int by_number)
@@ -27,12 +25,10 @@ int main(void)
     char *p = memory(4 * MB, 1), *plain = memory(4 * MB, 1), *untouched = p + 2 * MB;
     seal();
     for (int by_number = 0; by_number < 2; by_number++)
-        if (in_clone()) {
+        IN_CLONE {
             char sealed = spliced(untouched, by_number);
             CHECK(sealed_bytes(ALL) == 0 && intact(p, 2 * MB, 1));
             CHECK(sealed == spliced(plain, by_number) && sealed == spliced(untouched, by_number));
             CHECK(call_seal() == -1);
-            _exit(0);
         }
-    return 0;
 }

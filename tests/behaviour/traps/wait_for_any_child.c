@@ -1,7 +1,5 @@
 /* A thread that waits for any child at all is told of none that the program never made, while others grow, move and discard sealed
    memory. waitpid(2), __WALL, __WCLONE. */
-#include "../behaviour.h"
-#include <pthread.h>
 
 static char *p[2];
 static volatile int over;
@@ -35,13 +33,12 @@ int main(void)
     for (int i = 0; i < 2; i++)
         p[i] = memory(4 * MB, 1);
     seal();
-    CHECK(sealed_bytes(p[0], 4 * MB) == 4 * MB);
+    CHECK(all_sealed(p[0], 4 * MB));
     for (int i = 0; i < 2; i++)
         CHECK(pthread_create(&waiter[i], NULL, waits, &options[i]) == 0 && pthread_create(&caller[i], NULL, calls, &p[i]) == 0);
     for (int i = 0; i < 2; i++)
-        CHECK(pthread_join(caller[i], NULL) == 0);
+        JOIN(caller[i]);
     over = 1;
     for (int i = 0; i < 2; i++)
-        CHECK(pthread_join(waiter[i], NULL) == 0);
-    return 0;
+        JOIN(waiter[i]);
 }

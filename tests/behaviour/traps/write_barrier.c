@@ -1,6 +1,5 @@
 /* A collector that finds written pages by faults: it takes PROT_WRITE away and gives it back in a SIGSEGV handler. The same on
    sealed memory. mprotect(2), sigaction(2). */
-#include "../behaviour.h"
 
 static char *p;
 static volatile int faults;
@@ -24,13 +23,11 @@ int main(void)
     for (int i = 0; i < 64; i++)
         p[i * 16 * PAGE] ^= 1;
     CHECK(faults == 64);
-    if (in_clone()) {
+    IN_CLONE {
         p[PAGE] ^= 1;
         CHECK(faults == 65);
-        _exit(0);
     }
     for (int i = 0; i < 64; i++)
         p[i * 16 * PAGE] ^= 1;
     CHECK(faults == 64 && intact(p, 4 * MB, 1));
-    return 0;
 }

@@ -1,6 +1,9 @@
 //! The victim's memory: a few regions with known contents.
 
-use flashfork_tests::content::{PAGE, Tag, WORDS, fill, holds};
+use flashfork_tests::{
+    Result,
+    content::{PAGE, Tag, WORDS, fill, holds},
+};
 use libc::c_int;
 
 /// A mapping and what each of its pages holds.
@@ -12,7 +15,7 @@ pub struct Region {
 
 impl Region {
     /// Anonymous memory at a fixed address, written all over.
-    pub fn new(addr: usize, pages: usize, first: Tag) -> Result<Region, String> {
+    pub fn new(addr: usize, pages: usize, first: Tag) -> Result<Region> {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
         // SAFETY: replaces nothing.
@@ -47,7 +50,7 @@ impl Region {
     }
 
     /// Compares every page.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result {
         match (0..self.tags.len()).find(|p| !self.page_holds(*p, self.tags[*p])) {
             None => Ok(()),
             Some(page) if self.page_holds(page, 0) => Err(format!("page {page} of {:#x} is lost: all zero", self.addr)),
@@ -55,7 +58,7 @@ impl Region {
         }
     }
 
-    pub fn protect(&self, prot: c_int) -> Result<(), String> {
+    pub fn protect(&self, prot: c_int) -> Result {
         // SAFETY: our own mapping; the caller knows what it does then.
         match unsafe { libc::mprotect(self.addr as *mut _, self.len(), prot) } {
             0 => Ok(()),
@@ -65,7 +68,7 @@ impl Region {
 }
 
 /// The line of `/proc/self/maps` for an address.
-pub fn maps_line(addr: usize) -> Result<String, String> {
+pub fn maps_line(addr: usize) -> Result<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|e| format!("/proc/self/maps: {e}"))?;
     let holds = |line: &&str| {
         let range = line.split(' ').next().and_then(|r| r.split_once('-'));
@@ -76,6 +79,6 @@ pub fn maps_line(addr: usize) -> Result<String, String> {
 }
 
 /// Whether the page at an address is sealed.
-pub fn is_sealed(addr: usize) -> Result<bool, String> {
+pub fn is_sealed(addr: usize) -> Result<bool> {
     Ok(maps_line(addr)?.contains("/memfd:flashfork:"))
 }

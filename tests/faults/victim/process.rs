@@ -1,5 +1,6 @@
 //! What of the process a seal must leave as it was, besides memory.
 
+use flashfork_tests::Result;
 use std::fmt::Debug;
 
 /// Set before, so that the engine has something to lift and to put back.
@@ -20,7 +21,7 @@ pub struct State {
 }
 
 /// Limits, settings and a signal mask that are not the default.
-pub fn prepare() -> Result<(), String> {
+pub fn prepare() -> Result {
     let limit = libc::rlimit { rlim_cur: SOFT_FILE_SIZE, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: plain calls with arguments of our own.
     unsafe {
@@ -98,7 +99,7 @@ fn read<'a>(path: &std::ffi::CStr, buf: &'a mut [u8]) -> &'a [u8] {
 }
 
 /// Compares two states; `more` pages of address space are right, and more than that only with `leak_allowed`.
-pub fn same(before: State, after: State, more: isize, leak_allowed: bool) -> Result<(), String> {
+pub fn same(before: State, after: State, more: isize, leak_allowed: bool) -> Result {
     let equal = |what: &str, a: &dyn Debug, b: &dyn Debug| {
         let (a, b) = (format!("{a:x?}"), format!("{b:x?}"));
         if a == b { Ok(()) } else { Err(format!("{what}: was {a}, is {b}")) }

@@ -1,17 +1,16 @@
 //! A region's rollbacks whose system calls fail.
 
-use crate::process;
-use crate::scene::Scene;
 use crate::verify::{again, begin, end, family};
+use crate::{process, scene::Scene};
 use flashfork_core::Pages;
 use flashfork_core::region::{Region, Way};
-use flashfork_tests::content::PAGE;
+use flashfork_tests::{Result, content::PAGE};
 
 const PAGES: usize = 1024;
 
 /// A region goes back by copying, from the moment on at which that begins, while a call fails. Each rollback that says
 /// so has undone everything; the others have left nothing that the next one wouldn't undo.
-pub fn gone_back(scene: &mut Scene, leak_allowed: bool) -> Result<(), String> {
+pub fn gone_back(scene: &mut Scene, leak_allowed: bool) -> Result {
     let mut region = Region::map(PAGES * PAGE, Pages::Small).map_err(|e| format!("map: {e:?}"))?;
     for page in 0..PAGES {
         *byte(&region, page) = page as u8;

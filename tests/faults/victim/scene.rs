@@ -3,9 +3,8 @@
 use crate::memory::{Region, is_sealed};
 use flashfork_core::fork::{Engine, configure, fork};
 use flashfork_core::snapshot::{restore, snapshot};
-use flashfork_tests::content::PAGE;
-use flashfork_tests::libraries;
 use flashfork_tests::route::{Outcome, Route, Via};
+use flashfork_tests::{Result, content::PAGE, libraries};
 use std::cell::Cell;
 
 /// Pages of the first region: a block of 2 MB and odd ends.
@@ -76,7 +75,6 @@ pub enum Kind {
     RestoreNotes,
     /// One that copies back what was noted.
     RestoreCopies,
-    /// Rollbacks of a region.
     Rollback,
 }
 
@@ -90,11 +88,10 @@ impl Kind {
 /// The library whose data is discarded: the last, far from what isn't sealed.
 pub const DISCARDED: usize = libraries::COUNT - 1;
 
-/// Where the libraries are.
 pub const LIBRARIES: &str = "FLASHFORK_TEST_LIBRARIES";
 
 /// Loads them, and writes to all of their data.
-fn load_libraries() -> Result<Vec<Region>, String> {
+fn load_libraries() -> Result<Vec<Region>> {
     let dir = std::env::var_os(LIBRARIES).ok_or("it isn't said where libraries are")?;
     let mut first = 10 << 20;
     let mut region = |addr| {
@@ -106,7 +103,6 @@ fn load_libraries() -> Result<Vec<Region>, String> {
     Ok(libraries::load(dir.as_ref())?.into_iter().map(&mut region).collect())
 }
 
-/// Scenes by name.
 pub const SCENES: &[(&str, Kind)] = &[
     ("seal", Kind::Seal { small: false }),
     ("seal-small", Kind::Seal { small: true }),
@@ -134,7 +130,6 @@ pub const SCENES: &[(&str, Kind)] = &[
     ("rollback", Kind::Rollback),
 ];
 
-/// A scene that is set.
 pub struct Scene {
     pub kind: Kind,
     pub route: Route,
@@ -148,7 +143,7 @@ pub struct Scene {
 
 impl Scene {
     /// Fills memory and does what comes before the call.
-    pub fn set(kind: Kind, route: Route) -> Result<Scene, String> {
+    pub fn set(kind: Kind, route: Route) -> Result<Scene> {
         let main = Region::new(MAIN_AT, MAIN, 1 << 20)?;
         let large = kind == Kind::SealLarge;
         let side = Region::new(SIDE_AT, if large { LARGE } else { SIDE }, 2 << 20)?;
@@ -192,7 +187,7 @@ impl Scene {
 
     /// Makes the call.
     pub fn play(&self) -> Outcome {
-        let words = |result: Result<(), String>| result.map(|()| 0).map_err(|_| -1);
+        let words = |result: Result| result.map(|()| 0).map_err(|_| -1);
         let part = (self.main.addr + PART.start * PAGE, PART.len() * PAGE);
         match self.kind {
             Kind::Seal { small } => words(self.route.seal(small)),

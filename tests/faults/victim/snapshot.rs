@@ -5,7 +5,7 @@ use crate::process::{self, State};
 use crate::scene::{Kind, Scene};
 use crate::verify::{again, begin, end, family};
 use flashfork_core::snapshot::{Options, Way, discard, go_back_by, restore, snapshot};
-use flashfork_tests::content::PAGE;
+use flashfork_tests::{Result, content::PAGE};
 
 /// How the snapshots are taken.
 pub const OPTIONS: Options = Options { seal: true, keep: &[], descriptors: &[], close_new: false };
@@ -16,7 +16,7 @@ const COMES: usize = 0x21_0000_0000;
 const PAGES: usize = 512;
 
 /// A snapshot is taken while a call fails. Either it isn't, and nothing has changed, or it is, and a restore is right.
-pub fn taken(scene: &mut Scene) -> Result<(), String> {
+pub fn taken(scene: &mut Scene) -> Result {
     begin();
     let outcome = scene.play();
     end();
@@ -34,7 +34,7 @@ pub fn taken(scene: &mut Scene) -> Result<(), String> {
 }
 
 /// A restore while a call fails. Either it is refused, and nothing has changed, or it is right.
-pub fn restored(scene: &mut Scene, leak_allowed: bool) -> Result<(), String> {
+pub fn restored(scene: &mut Scene, leak_allowed: bool) -> Result {
     let mut goes = Region::new(GOES, PAGES, 4 << 20)?;
     let file = std::fs::File::open("/proc/self/exe").map_err(|e| e.to_string())?;
     let descriptors = [std::os::fd::AsRawFd::as_raw_fd(&file)];
@@ -68,7 +68,7 @@ pub fn restored(scene: &mut Scene, leak_allowed: bool) -> Result<(), String> {
 }
 
 /// A restore that copies back what was written, or the one before it, from which on that is noted, while a call fails.
-pub fn copied(scene: &mut Scene) -> Result<(), String> {
+pub fn copied(scene: &mut Scene) -> Result {
     const NOTED: u64 = 9;
     go_back_by(Some(Way::Copy));
     let value = snapshot(&OPTIONS).map_err(|e| format!("snapshot: {e:?}"))?;
@@ -91,7 +91,7 @@ pub fn copied(scene: &mut Scene) -> Result<(), String> {
 }
 
 /// Memory that no restore touches.
-fn shared<T>() -> Result<*mut T, String> {
+fn shared<T>() -> Result<*mut T> {
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
     // SAFETY: a fresh mapping.
     let at = unsafe { libc::mmap(std::ptr::null_mut(), size_of::<T>(), prot, flags, -1, 0) };

@@ -3,9 +3,12 @@
 use crate::memory::{Region, is_sealed, maps_line};
 use crate::scene::{DISCARDED, Kind, PART, SCENES, Scene};
 use crate::{process, region, snapshot};
-use flashfork_tests::content::{PAGE, WORDS};
 use flashfork_tests::libraries;
 use flashfork_tests::route::{Outcome, Route};
+use flashfork_tests::{
+    Result,
+    content::{PAGE, WORDS},
+};
 
 /// The first mark: from where the tracer, for which it stops, goes on system call by system call.
 pub fn begin() {
@@ -21,7 +24,7 @@ pub fn end() {
 }
 
 /// Plays the scene called `name` and checks what must hold whatever failed in it.
-pub fn run(route: Route, name: &str, leak_allowed: bool) -> Result<(), String> {
+pub fn run(route: Route, name: &str, leak_allowed: bool) -> Result {
     let (_, kind) = SCENES.iter().find(|(n, _)| *n == name).ok_or("no such scene")?;
     process::prepare()?;
     let mut scene = Scene::set(*kind, route)?;
@@ -56,7 +59,7 @@ fn growth(scene: &Scene, outcome: Outcome) -> isize {
 }
 
 /// Brings what is known of memory up to date with the call, and compares what the call has left open.
-fn follow(scene: &mut Scene, outcome: Outcome) -> Result<(), String> {
+fn follow(scene: &mut Scene, outcome: Outcome) -> Result {
     match scene.kind {
         Kind::UnsealUnreadable => {
             let line = maps_line(scene.main.addr)?;
@@ -88,7 +91,7 @@ fn follow(scene: &mut Scene, outcome: Outcome) -> Result<(), String> {
 }
 
 /// Pages given up are zero; where that failed, or may be done later, each is what it was or zero, and nothing else.
-fn dropped(region: &mut Region, pages: std::ops::Range<usize>, may_stay: bool) -> Result<(), String> {
+fn dropped(region: &mut Region, pages: std::ops::Range<usize>, may_stay: bool) -> Result {
     for page in pages {
         if region.page_holds(page, 0) {
             region.tags[page] = 0;
@@ -106,7 +109,7 @@ fn dropped(region: &mut Region, pages: std::ops::Range<usize>, may_stay: bool) -
 
 /// Nobody can write to what is sealed, not who may look behind `/proc/self/map_files`. Where what the engine has mapped
 /// to write it by can't be taken away, or no call works any more, the seal says that somebody could.
-fn is_protected() -> Result<(), String> {
+fn is_protected() -> Result {
     let files = std::fs::read_dir("/proc/self/map_files").map_err(|e| format!("/proc/self/map_files: {e}"))?;
     for file in files.flatten() {
         let sealed =
@@ -123,7 +126,7 @@ fn is_protected() -> Result<(), String> {
 }
 
 /// Pages of a library that were discarded show its file; where that failed each does or is what it was.
-fn shows_file(region: &mut Region, may_stay: bool) -> Result<(), String> {
+fn shows_file(region: &mut Region, may_stay: bool) -> Result {
     for page in 0..region.tags.len() {
         let at = (region.addr + page * PAGE) as *const [u64; WORDS];
         // SAFETY: a page of a library's data.
@@ -138,7 +141,7 @@ fn shows_file(region: &mut Region, may_stay: bool) -> Result<(), String> {
 }
 
 /// Memory is right in this process and in a child, and what the child writes stays its own.
-pub fn family(scene: &mut Scene, when: &str) -> Result<(), String> {
+pub fn family(scene: &mut Scene, when: &str) -> Result {
     let all =
         |scene: &Scene| [&scene.main, &scene.side].into_iter().chain(&scene.libraries).try_for_each(Region::check);
     all(scene).map_err(|e| format!("{when}: {e}"))?;
@@ -166,7 +169,7 @@ pub fn family(scene: &mut Scene, when: &str) -> Result<(), String> {
 }
 
 /// A seal that nothing disturbs works, whatever came before.
-pub fn again(scene: &mut Scene) -> Result<(), String> {
+pub fn again(scene: &mut Scene) -> Result {
     scene.main.write([5, 500].into_iter(), 5 << 20);
     scene.route.seal(true).map_err(|e| format!("the next {e}"))?;
     // The second region is of interest to no scene but the seals.

@@ -1,19 +1,15 @@
 //! Reads and writes, dense and sparse, by the program, by the kernel for it, and by a debugger.
 
 use crate::content::{PAGE, WORDS};
-use crate::journal::Expect;
 use crate::template::{TEMPLATE_PAGES, Template, tag};
-use crate::world::World;
-use crate::world::check::Depth;
-use crate::world::choose::BLOCK;
-use crate::world::table::attr;
-use flashfork_tests::route::errno;
+use crate::{journal::Expect, world::World, world::check::Depth, world::choose::BLOCK, world::table::attr};
+use flashfork_tests::{Result, route::errno};
 
 /// Pages a child may write densely at once: every clone pays for its own.
 const CHILD_DENSE: usize = 2 * BLOCK;
 
 impl World {
-    pub fn step_write(&mut self) -> Result<(), String> {
+    pub fn step_write(&mut self) -> Result {
         let Some(range) = self.range() else { return Ok(()) };
         match self.rng.below(10) {
             0..4 => {
@@ -65,7 +61,7 @@ impl World {
     }
 
     /// The kernel writes for the program: `pread(2)`.
-    fn read_from_file(&mut self, range: std::ops::Range<usize>) -> Result<(), String> {
+    fn read_from_file(&mut self, range: std::ops::Range<usize>) -> Result {
         let end = range.end.min(range.start + 64);
         let mut pages = range.start..end;
         let end = pages.find(|p| !self.writable(*p)).unwrap_or(end);
@@ -88,7 +84,7 @@ impl World {
         Ok(())
     }
 
-    pub fn step_read(&mut self) -> Result<(), String> {
+    pub fn step_read(&mut self) -> Result {
         if self.rng.chance(20) {
             self.journal.note("compare everything")?;
             return self.check_all(Depth::Written);
@@ -98,7 +94,7 @@ impl World {
         self.check(range, Depth::All)
     }
 
-    pub fn step_probe(&mut self) -> Result<(), String> {
+    pub fn step_probe(&mut self) -> Result {
         let Some(range) = self.range() else { return Ok(()) };
         let page = range.start + self.rng.below(range.len());
         if self.rng.chance(50) {

@@ -1,13 +1,13 @@
 //! `madvise(2)`, every advice but those that damage hardware pages (HWPOISON, SOFT_OFFLINE).
 
-use crate::content::PAGE;
-use crate::journal::Expect;
-use crate::mode::Mode;
-use crate::world::World;
-use crate::world::check::Depth;
-use crate::world::space::heap;
-use crate::world::table::attr;
-use flashfork_tests::route::{Outcome, Via};
+use crate::{
+    content::PAGE, journal::Expect, mode::Mode, world::World, world::check::Depth, world::space::heap,
+    world::table::attr,
+};
+use flashfork_tests::{
+    Result,
+    route::{Outcome, Via},
+};
 use libc::c_int;
 use std::ops::Range;
 
@@ -83,7 +83,7 @@ pub fn unknown() -> Vec<c_int> {
 }
 
 impl World {
-    pub fn step_advise(&mut self) -> Result<(), String> {
+    pub fn step_advise(&mut self) -> Result {
         let advice = self.rng.weighted(if self.mode == Mode::Flags { FLAGS } else { ADVICE });
         let range = match advice {
             // What this does to the first of several kinds of memory before it fails at the second is nobody's
@@ -122,7 +122,7 @@ impl World {
         if self.rng.chance(50) { self.check(range, Depth::Written) } else { Ok(()) }
     }
 
-    pub fn advise(&mut self, range: Range<usize>, advice: c_int, via: Via) -> Result<(), String> {
+    pub fn advise(&mut self, range: Range<usize>, advice: c_int, via: Via) -> Result {
         let len = range.len() * PAGE;
         let (stop, outcome) = self.foresee(range.clone(), advice);
         let expect = match advice {
@@ -189,7 +189,6 @@ impl World {
         (range.end, if gap { Err(libc::ENOMEM) } else { Ok(0) })
     }
 
-    /// The effect on one page.
     fn heed(&mut self, page: usize, advice: c_int) {
         let a = self.table.attr(page);
         if a & attr::MAPPED == 0 {

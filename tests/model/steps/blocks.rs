@@ -1,10 +1,8 @@
 //! `malloc(3)`, `calloc`, `realloc`, `free` and their kin, of whichever allocator the process has.
 
-use crate::mode::Mode;
-use crate::world::World;
 use crate::world::blocks::{Block, Blocks, WORD};
-use flashfork_tests::past;
-use flashfork_tests::route::Via;
+use crate::{mode::Mode, world::World};
+use flashfork_tests::{Result, past, route::Via};
 use libc::{c_int, c_void};
 
 /// Bytes held at once, by the first process and by a child.
@@ -12,7 +10,7 @@ const MOST_BYTES: usize = 48 << 20;
 const MOST_BYTES_BESIDE: usize = 20 << 20;
 
 impl World {
-    pub fn step_blocks(&mut self) -> Result<(), String> {
+    pub fn step_blocks(&mut self) -> Result {
         match self.rng.weighted(&[(26, 0), (14, 1), (4, 2), (26, 3), (22, 4), (5, 5), (3, 6)]) {
             0 => self.allocate("malloc", |len| {
                 // SAFETY: a plain call.
@@ -38,8 +36,7 @@ impl World {
         }
     }
 
-    /// Compares all blocks.
-    pub fn check_blocks(&self) -> Result<(), String> {
+    pub fn check_blocks(&self) -> Result {
         self.blocks.slots(true).into_iter().try_for_each(|slot| Blocks::check(&self.blocks.get(slot)))
     }
 
@@ -59,7 +56,7 @@ impl World {
         self.blocks.bytes() + len <= most
     }
 
-    fn allocate(&mut self, name: &str, make: impl FnOnce(usize) -> *mut c_void) -> Result<(), String> {
+    fn allocate(&mut self, name: &str, make: impl FnOnce(usize) -> *mut c_void) -> Result {
         let len = self.length();
         let free = self.blocks.slots(false);
         let (looks, fills, parts) = (self.rng.chance(60), self.rng.chance(85), self.rng.chance(15));
@@ -87,7 +84,7 @@ impl World {
         Ok(())
     }
 
-    fn reallocate(&mut self) -> Result<(), String> {
+    fn reallocate(&mut self) -> Result {
         let Some(slot) = self.a_block() else { return Ok(()) };
         let old = self.blocks.get(slot);
         let len = if self.rng.chance(70) {
@@ -133,7 +130,7 @@ impl World {
         Ok(())
     }
 
-    fn release(&mut self) -> Result<(), String> {
+    fn release(&mut self) -> Result {
         let Some(slot) = self.a_block() else { return Ok(()) };
         let block = self.blocks.get(slot);
         self.journal.note(&format!("free {slot}"))?;
@@ -145,7 +142,7 @@ impl World {
         Ok(())
     }
 
-    fn rewrite(&mut self) -> Result<(), String> {
+    fn rewrite(&mut self) -> Result {
         let Some(slot) = self.a_block() else { return Ok(()) };
         self.journal.note(&format!("rewrite {slot}"))?;
         let mut block = self.blocks.get(slot);
@@ -159,7 +156,7 @@ impl World {
     }
 
     /// Gives back what is free, in each allocator's own way.
-    fn purge(&mut self) -> Result<(), String> {
+    fn purge(&mut self) -> Result {
         self.journal.note("purge")?;
         let find = |name: &std::ffi::CStr| {
             // SAFETY: a lookup by name.

@@ -1,17 +1,13 @@
 //! Seal, reseal, unseal, exclude, drop what was only read: nothing at all on plain memory.
 
-use crate::content::PAGE;
-use crate::mode::Mode;
-use crate::world::World;
-use crate::world::check::Depth;
-use crate::world::space::pages;
-use crate::world::table::attr;
+use crate::{content::PAGE, mode::Mode, world::World, world::check::Depth, world::space::pages, world::table::attr};
+use flashfork_tests::Result;
 
 /// The engine has room for 64 excluded ranges, for good.
 const MOST_EXCLUDED: usize = 12;
 
 impl World {
-    pub fn step_seal(&mut self) -> Result<(), String> {
+    pub fn step_seal(&mut self) -> Result {
         let small = self.rng.chance(30);
         let look = self.rng.chance(40);
         self.journal.note("seal")?;
@@ -32,7 +28,7 @@ impl World {
         (0..pages()).any(|page| self.table.has(page, HIDDEN) && of_file(page))
     }
 
-    pub fn step_unseal(&mut self) -> Result<(), String> {
+    pub fn step_unseal(&mut self) -> Result {
         let part = self.range();
         let whole = self.rng.chance(40);
         self.journal.note("unseal")?;
@@ -45,7 +41,7 @@ impl World {
         self.check_all(Depth::Written)
     }
 
-    pub fn step_drop_refills(&mut self) -> Result<(), String> {
+    pub fn step_drop_refills(&mut self) -> Result {
         let read = self.range().filter(|_| self.rng.chance(70));
         self.journal.note("drop refills")?;
         if let Some(range) = read {
@@ -60,7 +56,7 @@ impl World {
         self.check_all(Depth::Written)
     }
 
-    pub fn step_exclude(&mut self) -> Result<(), String> {
+    pub fn step_exclude(&mut self) -> Result {
         let Some(range) = self.range() else { return Ok(()) };
         if self.excluded == MOST_EXCLUDED {
             return Ok(());

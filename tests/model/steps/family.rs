@@ -1,9 +1,9 @@
 //! Children and grandchildren: they compare everything, go on for some steps of their own beside their parent, and end.
 
 use crate::journal::{Expect, Journal};
-use crate::mode::Mode;
-use crate::world::check::Depth;
 use crate::world::{Child, World};
+use crate::{mode::Mode, world::check::Depth};
+use flashfork_tests::Result;
 
 /// Generations below the first process.
 pub(super) const DEPTH: usize = 2;
@@ -16,7 +16,7 @@ unsafe extern "C" {
 }
 
 impl World {
-    pub fn step_fork(&mut self) -> Result<(), String> {
+    pub fn step_fork(&mut self) -> Result {
         if self.depth == DEPTH {
             return Ok(());
         }
@@ -50,7 +50,7 @@ impl World {
         Ok(())
     }
 
-    fn live(&mut self, steps: usize, looked: Signal) -> Result<(), String> {
+    fn live(&mut self, steps: usize, looked: Signal) -> Result {
         // Of a grandchild's shared memory the first process may be writing some right now.
         if self.depth == 1 {
             self.check_shared()?;
@@ -62,7 +62,7 @@ impl World {
     }
 
     /// Ends a tested process; what went wrong is told on standard error.
-    pub fn end(&self, result: Result<(), String>) -> ! {
+    pub fn end(&self, result: Result) -> ! {
         if let Err(message) = &result {
             eprintln!("model: {:?}, process {}: {message}", self.route, self.name);
         }
@@ -70,7 +70,7 @@ impl World {
         unsafe { libc::_exit(i32::from(result.is_err())) }
     }
 
-    pub fn step_reap(&mut self) -> Result<(), String> {
+    pub fn step_reap(&mut self) -> Result {
         if self.children.is_empty() {
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl World {
         Ok(())
     }
 
-    pub fn reap_all(&mut self) -> Result<(), String> {
+    pub fn reap_all(&mut self) -> Result {
         while !self.children.is_empty() {
             self.step_reap()?;
         }
@@ -99,7 +99,7 @@ pub(super) struct Signal {
 }
 
 impl Signal {
-    pub(super) fn new() -> Result<Signal, String> {
+    pub(super) fn new() -> Result<Signal> {
         let mut ends = [0; 2];
         // SAFETY: the kernel writes two descriptors.
         match unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } {

@@ -3,17 +3,15 @@
 
 use super::visit::fault::Faults;
 use crate::content::{PAGE, Tag, WORDS, fill};
-use crate::journal::Expect;
-use crate::world::World;
-use crate::world::check::Depth;
-use flashfork_tests::route::Via;
+use crate::{journal::Expect, world::World, world::check::Depth};
+use flashfork_tests::{Result, route::Via};
 use std::ops::Range;
 
 /// Pages that are discarded and come back.
 const FEW: usize = 6;
 
 impl World {
-    pub fn step_faults(&mut self) -> Result<(), String> {
+    pub fn step_faults(&mut self) -> Result {
         let Some(range) = self.plain_range() else { return Ok(()) };
         let (by_device, via) = (self.rng.chance(50), self.rng.pick(&[Via::Function, Via::Number]));
         let via = self.way(via);
@@ -40,7 +38,7 @@ impl World {
         self.check(range, Depth::Written)
     }
 
-    fn fault_in(&mut self, pages: &[usize], range: &Range<usize>, first: Tag, via: Via) -> Result<(), String> {
+    fn fault_in(&mut self, pages: &[usize], range: &Range<usize>, first: Tag, via: Via) -> Result {
         for page in pages {
             self.advise(*page..*page + 1, libc::MADV_DONTNEED, via)?;
         }
@@ -57,7 +55,7 @@ struct Handler(i32);
 
 impl Handler {
     /// Page `i` of the range gets tag `first + i`.
-    fn start(faults: &Faults, start: usize, first: Tag, pages: usize) -> Result<Handler, String> {
+    fn start(faults: &Faults, start: usize, first: Tag, pages: usize) -> Result<Handler> {
         // SAFETY: the child goes on with a copy, and does no more than handle faults.
         let pid = unsafe { libc::fork() };
         match pid {

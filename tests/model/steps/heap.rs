@@ -1,19 +1,16 @@
 //! `brk(2)` through libc's `sbrk`.
 
-use crate::content::PAGE;
-use crate::journal::Expect;
-use crate::world::World;
-use crate::world::check::Depth;
-use crate::world::choose::BLOCK;
 use crate::world::space::{heap, heap_pages};
-use crate::world::table::attr;
-use flashfork_tests::route::errno;
+use crate::{
+    content::PAGE, journal::Expect, world::World, world::check::Depth, world::choose::BLOCK, world::table::attr,
+};
+use flashfork_tests::{Result, route::errno};
 
 /// The origin of the heap, whose pages all come from one mapping.
 const ORIGIN: u32 = u32::MAX;
 
 impl World {
-    pub fn step_heap(&mut self) -> Result<(), String> {
+    pub fn step_heap(&mut self) -> Result {
         let shrink = self.heap_pages > 0 && self.rng.chance(30);
         let change = self.rng.pick(&[1, 13, BLOCK, 2 * BLOCK, 3 * BLOCK + 5]);
         let change = if shrink { change.min(self.heap_pages) } else { change.min(heap_pages() - self.heap_pages) };

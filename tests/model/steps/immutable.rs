@@ -5,9 +5,11 @@
 
 use super::map::unmap;
 use crate::content::{PAGE, Tag, WORDS, fill, holds};
-use crate::journal::Expect;
-use crate::world::World;
-use flashfork_tests::route::{Outcome, Via, errno};
+use crate::{journal::Expect, world::World};
+use flashfork_tests::{
+    Result,
+    route::{Outcome, Via, errno},
+};
 use libc::c_int;
 
 /// Behind all arenas, and from one of these to the next.
@@ -36,7 +38,7 @@ impl Immutable {
         self.tags[page] = tag;
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result {
         let wrong = |(page, tag): &(usize, &Tag)| {
             // SAFETY: the page is readable, and nobody writes to it now.
             !holds(unsafe { &*(self.addr(*page) as *const [u64; WORDS]) }, **tag)
@@ -50,11 +52,11 @@ impl Immutable {
 
 impl World {
     /// Compares all immutable memory.
-    pub fn check_immutable(&self) -> Result<(), String> {
+    pub fn check_immutable(&self) -> Result {
         self.immutable.iter().try_for_each(Immutable::check)
     }
 
-    pub fn step_immutable(&mut self) -> Result<(), String> {
+    pub fn step_immutable(&mut self) -> Result {
         if self.depth == 0 && self.immutable.len() < MOST && self.rng.chance(40) {
             return self.make_immutable();
         }
@@ -69,7 +71,7 @@ impl World {
         self.check_immutable()
     }
 
-    fn make_immutable(&mut self) -> Result<(), String> {
+    fn make_immutable(&mut self) -> Result {
         let at = FIRST + self.immutables_made * APART;
         self.immutables_made += 1;
         let made = self.journal.call(&format!("mmap at {at:#x}"), Expect::Exactly(Ok(at as u64)), || {
@@ -100,7 +102,7 @@ impl World {
         self.check_immutable()
     }
 
-    fn act_on_immutable(&mut self, memory: &mut Immutable) -> Result<(), String> {
+    fn act_on_immutable(&mut self, memory: &mut Immutable) -> Result {
         let start = self.rng.below(PAGES);
         let len = self.rng.between(1, PAGES - start);
         let (at, bytes) = (memory.addr(start), len * PAGE);

@@ -1,16 +1,14 @@
 //! Libraries, mapped as a loader maps them: a page that says what is where, then the data, which is written.
 
 use super::map::Part;
-use crate::template::Library;
-use crate::world::World;
-use crate::world::check::Depth;
-use flashfork_tests::header::DATA_PAGES;
+use crate::{template::Library, world::World, world::check::Depth};
+use flashfork_tests::{Result, header::DATA_PAGES};
 
 /// Most in one step: with fewer than 32 mappings to seal their data is left alone.
 const MOST: usize = 24;
 
 impl World {
-    pub fn step_libraries(&mut self) -> Result<(), String> {
+    pub fn step_libraries(&mut self) -> Result {
         for _ in 0..self.rng.between(1, MOST) {
             let Some(fd) = self.mapped.as_ref().map(Library::fd) else { return Ok(()) };
             let Some(range) = self.gap(1 + DATA_PAGES) else { return self.step_unmap() };

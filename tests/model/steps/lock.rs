@@ -1,18 +1,18 @@
 //! `mlock(2)`, `mlock2(2)`, `munlock(2)`.
 
-use crate::content::PAGE;
-use crate::journal::Expect;
-use crate::world::World;
-use crate::world::check::Depth;
-use crate::world::space::pages;
-use crate::world::table::attr;
-use flashfork_tests::route::{Via, errno};
+use crate::{
+    content::PAGE, journal::Expect, world::World, world::check::Depth, world::space::pages, world::table::attr,
+};
+use flashfork_tests::{
+    Result,
+    route::{Via, errno},
+};
 
 /// Pages locked at most: an ordinary user may lock 8 MB (2 MB before Linux 5.16).
 const MOST: usize = 256;
 
 impl World {
-    pub fn step_lock(&mut self) -> Result<(), String> {
+    pub fn step_lock(&mut self) -> Result {
         let Some(range) = self.range() else { return Ok(()) };
         // A snapshot's locked memory can't be made again.
         if self.prepares || self.rng.chance(50) {
@@ -36,7 +36,7 @@ impl World {
         self.check(range, Depth::Written)
     }
 
-    fn unlock(&mut self, range: std::ops::Range<usize>) -> Result<(), String> {
+    fn unlock(&mut self, range: std::ops::Range<usize>) -> Result {
         let gap = range.clone().find(|p| !self.table.mapped(*p)).unwrap_or(range.end);
         let expected = if gap < range.end { Err(libc::ENOMEM) } else { Ok(0) };
         let space = self.space;

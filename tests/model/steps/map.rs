@@ -1,18 +1,18 @@
 //! `mmap(2)` and `munmap(2)`.
 
 use crate::content::{PAGE, Tag};
-use crate::journal::Expect;
 use crate::template::{TEMPLATE_PAGES, Template, tag};
-use crate::world::World;
-use crate::world::check::Depth;
-use crate::world::choose::BLOCK;
-use crate::world::space::arena_pages;
-use crate::world::table::attr;
-use flashfork_tests::route::{Outcome, errno};
+use crate::{
+    journal::Expect, world::World, world::check::Depth, world::choose::BLOCK, world::space::arena_pages,
+    world::table::attr,
+};
+use flashfork_tests::{
+    Result,
+    route::{Outcome, errno},
+};
 use libc::c_int;
 use std::ops::Range;
 
-/// `PROT_*` as attributes.
 pub fn protection(prot: c_int) -> u32 {
     [(libc::PROT_READ, attr::READ), (libc::PROT_WRITE, attr::WRITE), (libc::PROT_EXEC, attr::EXEC)]
         .iter()
@@ -21,7 +21,6 @@ pub fn protection(prot: c_int) -> u32 {
         .sum()
 }
 
-/// A part of a file.
 pub struct Part {
     pub fd: i32,
     /// Where it begins, in pages.
@@ -39,7 +38,7 @@ enum Kind {
 }
 
 impl World {
-    pub fn step_map(&mut self) -> Result<(), String> {
+    pub fn step_map(&mut self) -> Result {
         let kind = self.rng.weighted(&[
             (82, Kind::Anonymous),
             (5, Kind::SharedAnonymous),
@@ -89,7 +88,7 @@ impl World {
     }
 
     /// Maps something over a range; of a file, if it is a part of one.
-    pub fn map_at(&mut self, range: Range<usize>, prot: c_int, flags: c_int, part: Option<Part>) -> Result<(), String> {
+    pub fn map_at(&mut self, range: Range<usize>, prot: c_int, flags: c_int, part: Option<Part>) -> Result {
         let (fd, file_page) = part.as_ref().map_or((-1, 0), |part| (part.fd, part.page));
         let origin = self.origin();
         let occupied = range.clone().any(|p| self.table.mapped(p));
@@ -121,7 +120,7 @@ impl World {
         Ok(())
     }
 
-    pub fn step_unmap(&mut self) -> Result<(), String> {
+    pub fn step_unmap(&mut self) -> Result {
         let Some(range) = self.range() else { return Ok(()) };
         // The heap is unmapped by brk alone; libc would be lost otherwise.
         if range.start >= arena_pages() {

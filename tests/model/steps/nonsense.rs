@@ -1,14 +1,11 @@
 //! Calls that are wrong: they must do nothing and say so as on plain memory.
 
-use crate::content::PAGE;
-use crate::journal::Expect;
-use crate::world::World;
-use crate::world::check::Depth;
-use flashfork_tests::route::Via;
+use crate::{content::PAGE, journal::Expect, world::World, world::check::Depth};
+use flashfork_tests::{Result, route::Via};
 use libc::c_int;
 
 impl World {
-    pub fn step_nonsense(&mut self) -> Result<(), String> {
+    pub fn step_nonsense(&mut self) -> Result {
         let Some(range) = self.uniform() else { return Ok(()) };
         let (space, route) = (self.space, self.route);
         let start = space.addr(range.start);

@@ -1,17 +1,13 @@
 //! `mprotect(2)`, and code made at run time: written, made executable, called.
 
 use super::map::protection;
-use crate::content::PAGE;
-use crate::journal::Expect;
-use crate::world::World;
-use crate::world::check::Depth;
-use crate::world::table::attr;
-use flashfork_tests::route::errno;
+use crate::{content::PAGE, journal::Expect, world::World, world::check::Depth, world::table::attr};
+use flashfork_tests::{Result, route::errno};
 use libc::c_int;
 use std::ops::Range;
 
 impl World {
-    pub fn step_protect(&mut self) -> Result<(), String> {
+    pub fn step_protect(&mut self) -> Result {
         if self.rng.chance(15) {
             return self.run_code();
         }
@@ -29,7 +25,7 @@ impl World {
         self.protect(range, prot)
     }
 
-    pub fn protect(&mut self, range: Range<usize>, prot: c_int) -> Result<(), String> {
+    pub fn protect(&mut self, range: Range<usize>, prot: c_int) -> Result {
         // The kernel changes what comes before the first gap.
         let end = range.clone().find(|p| !self.table.mapped(*p)).unwrap_or(range.end);
         let expected = if end < range.end { Err(libc::ENOMEM) } else { Ok(0) };
@@ -48,7 +44,7 @@ impl World {
     }
 
     /// What a compiler at run time does, in place of what the page held.
-    fn run_code(&mut self) -> Result<(), String> {
+    fn run_code(&mut self) -> Result {
         let Some(range) = self.uniform() else { return Ok(()) };
         let page = range.start;
         if !self.writable(page) || self.table.has(page, attr::SHARED) {
@@ -78,7 +74,7 @@ impl World {
         self.protect_quietly(page, prot)
     }
 
-    fn protect_quietly(&mut self, page: usize, prot: c_int) -> Result<(), String> {
+    fn protect_quietly(&mut self, page: usize, prot: c_int) -> Result {
         let space = self.space;
         self.journal.call(&format!("mprotect {page} {prot} for code"), Expect::Exactly(Ok(0)), || {
             // SAFETY: as above.

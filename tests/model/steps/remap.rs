@@ -1,14 +1,11 @@
 //! `mremap(2)`: grow, shrink, move, over others, and leaving the old range behind.
 
 use super::map::unmap;
-use crate::content::PAGE;
-use crate::journal::Expect;
-use crate::world::World;
-use crate::world::check::Depth;
-use crate::world::choose::BLOCK;
 use crate::world::space::{arena_pages, heap};
-use crate::world::table::attr;
-use flashfork_tests::route::Via;
+use crate::{
+    content::PAGE, journal::Expect, world::World, world::check::Depth, world::choose::BLOCK, world::table::attr,
+};
+use flashfork_tests::{Result, route::Via};
 use libc::c_int;
 use std::ops::Range;
 
@@ -20,7 +17,7 @@ const FIXED: c_int = libc::MREMAP_FIXED;
 const ELSEWHERE: u64 = u64::MAX;
 
 impl World {
-    pub fn step_remap(&mut self) -> Result<(), String> {
+    pub fn step_remap(&mut self) -> Result {
         let Some(from) = self.uniform() else { return Ok(()) };
         if from.start >= heap() {
             return Ok(());
@@ -58,7 +55,7 @@ impl World {
     }
 
     /// Without an address: the kernel says where.
-    fn resize(&mut self, from: Range<usize>, new: usize, flags: c_int) -> Result<(), String> {
+    fn resize(&mut self, from: Range<usize>, new: usize, flags: c_int) -> Result {
         let old = from.len();
         if from.start + new > arena_pages() {
             return Ok(()); // it would grow out of the arena
@@ -90,13 +87,7 @@ impl World {
     }
 
     /// Takes what the kernel put outside of the arena back into it.
-    fn bring_home(
-        &mut self,
-        from: Range<usize>,
-        new: usize,
-        at: usize,
-        home: Option<Range<usize>>,
-    ) -> Result<(), String> {
+    fn bring_home(&mut self, from: Range<usize>, new: usize, at: usize, home: Option<Range<usize>>) -> Result {
         let old = from.len();
         let Some(home) = home else {
             self.table.unmap(from);
@@ -121,7 +112,7 @@ impl World {
     }
 
     /// To a place of the run's choosing, over whatever is there.
-    fn move_to(&mut self, from: Range<usize>, new: usize, flags: c_int) -> Result<(), String> {
+    fn move_to(&mut self, from: Range<usize>, new: usize, flags: c_int) -> Result {
         let old = from.len();
         let free = if self.rng.chance(75) { self.gap(new) } else { None };
         let to = match free {
@@ -165,7 +156,7 @@ impl World {
         self.check(target, Depth::All)
     }
 
-    fn unmap_quietly(&mut self, range: Range<usize>) -> Result<(), String> {
+    fn unmap_quietly(&mut self, range: Range<usize>) -> Result {
         if range.is_empty() {
             return Ok(());
         }

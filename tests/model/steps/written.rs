@@ -1,19 +1,17 @@
 //! Another process writes while the engine seals, seals anew and unseals: no write may be lost that went well.
 
-use crate::content::Tag;
-use crate::journal::Expect;
-use crate::world::World;
-use crate::world::check::Depth;
-use crate::world::space::pages;
-use crate::world::table::attr;
 use crate::writer::{How, MOST};
+use crate::{
+    content::Tag, journal::Expect, world::World, world::check::Depth, world::space::pages, world::table::attr,
+};
+use flashfork_tests::Result;
 
 /// Tags of one page in one visit.
 const TAGS: u64 = 1 << 16;
 
 impl World {
     /// Which pages are written to the seed decides, and how often they are, the time that the seals take.
-    pub fn step_written(&mut self) -> Result<(), String> {
+    pub fn step_written(&mut self) -> Result {
         // Children have none.
         if self.depth > 0 {
             return Ok(());

@@ -6,6 +6,7 @@
 //! moved: it leaves a copy behind.
 
 use crate::rng::Rng;
+use flashfork_tests::Result;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
@@ -18,7 +19,6 @@ const MOST_MOVED: usize = 1 << 16;
 const MARK: u64 = 0x7fb5 << 48;
 const MARK_BITS: u64 = 0xffff << 48;
 
-/// Bytes of a word.
 pub const WORD: usize = 8;
 
 #[derive(Clone, Copy, Default)]
@@ -52,7 +52,7 @@ pub struct Blocks {
 }
 
 /// A fresh shared mapping of zeros, which must be a valid value.
-fn shared<T>() -> *mut T {
+pub(super) fn shared<T>() -> *mut T {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a fresh mapping of the right size.
@@ -61,7 +61,6 @@ fn shared<T>() -> *mut T {
     at.cast()
 }
 
-/// What word `i` of a block says.
 fn word(tag: u32, i: usize) -> u64 {
     MARK | u64::from(tag) << 16 | i as u64 & 0xffff
 }
@@ -125,7 +124,7 @@ impl Blocks {
     }
 
     /// Words of this tag are no secret any more; before the block is moved. Returns where that is noted.
-    pub fn note_moved(&self, tag: u32) -> Result<usize, String> {
+    pub fn note_moved(&self, tag: u32) -> Result<usize> {
         let at = self.moved.count.fetch_add(1, SeqCst);
         self.moved.tags.get(at).ok_or("too many blocks were moved for this model")?.store(tag, SeqCst);
         Ok(at)
@@ -148,8 +147,7 @@ impl Blocks {
         }
     }
 
-    /// Compares what is known of a block.
-    pub fn check(block: &Block) -> Result<(), String> {
+    pub fn check(block: &Block) -> Result {
         for i in 0..block.known / WORD {
             let should = if i < block.filled / WORD { word(block.tag, i) } else { 0 };
             // SAFETY: within the block.
@@ -166,7 +164,7 @@ impl Blocks {
 
     /// Looks through memory that the allocator handed out just now, `from..to` of a block, for words of blocks that
     /// were wiped, or that belong to somebody else: two in a row, because the remains of one may look like another.
-    pub fn find_secrets(&self, block: &Block, from: usize, to: usize) -> Result<(), String> {
+    pub fn find_secrets(&self, block: &Block, from: usize, to: usize) -> Result {
         let mut before = 0;
         for i in from.div_ceil(WORD)..to / WORD {
             // SAFETY: within what the allocator says is usable.

@@ -1,12 +1,9 @@
 //! Compares memory with the model, byte for byte.
 
-use super::World;
-use super::space::pages;
-use super::table::attr;
+use super::{World, space::pages, table::attr};
 use crate::content::{PAGE, WORDS, holds};
-use std::fs::File;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use flashfork_tests::Result;
+use std::{fs::File, ops::Range, os::unix::fs::FileExt};
 
 /// How much is looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,12 +17,11 @@ pub enum Depth {
 
 impl World {
     /// Compares everything.
-    pub fn check_all(&mut self, depth: Depth) -> Result<(), String> {
+    pub fn check_all(&mut self, depth: Depth) -> Result {
         self.check(0..pages(), depth)
     }
 
-    /// Compares a range.
-    pub fn check(&mut self, range: Range<usize>, depth: Depth) -> Result<(), String> {
+    pub fn check(&mut self, range: Range<usize>, depth: Depth) -> Result {
         let mut mem = None;
         for page in range {
             let a = self.table.attr(page);
@@ -50,7 +46,7 @@ impl World {
     }
 
     /// Compares what is shared with other processes: possible while they stand still.
-    pub fn check_shared(&mut self) -> Result<(), String> {
+    pub fn check_shared(&mut self) -> Result {
         for page in 0..pages() {
             if self.table.has(page, attr::SHARED) && self.readable(page) {
                 let at = self.space.addr(page) as *const [u64; WORDS];
@@ -61,7 +57,7 @@ impl World {
         Ok(())
     }
 
-    fn check_page(&mut self, page: usize, words: &[u64; WORDS]) -> Result<(), String> {
+    fn check_page(&mut self, page: usize, words: &[u64; WORDS]) -> Result {
         // On an emulated machine comparing is what takes the time. A wrong page shows in any word of it: seven pages in
         // eight are judged by three.
         if self.company && self.look.below(8) != 0 {
@@ -87,7 +83,7 @@ impl World {
     }
 
     /// Reads a page that the program itself may not.
-    fn read_through_file(&self, mem: &mut Option<File>, page: usize, words: &mut [u64; WORDS]) -> Result<(), String> {
+    fn read_through_file(&self, mem: &mut Option<File>, page: usize, words: &mut [u64; WORDS]) -> Result {
         let open = || File::open("/proc/thread-self/mem").map_err(|e| format!("/proc/thread-self/mem: {e}"));
         let mem = match mem {
             Some(file) => file,

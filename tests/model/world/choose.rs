@@ -1,8 +1,7 @@
 //! Where the next call goes.
 
-use super::World;
 use super::space::{arena_pages, heap, is_small};
-use super::table::attr;
+use super::{World, table::attr};
 use std::ops::Range;
 
 /// Pages in 2 MB.

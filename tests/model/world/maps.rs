@@ -1,13 +1,9 @@
 //! Compares the kernel's list of VMAs with the model: protections and flags, and what is never sealed.
 
-use super::World;
-use super::space::pages;
-use super::table::attr;
-use crate::content::PAGE;
-use crate::mode::Mode;
-use crate::template::Library;
-use std::fs;
-use std::ops::Range;
+use super::{World, space::pages, table::attr};
+use crate::{content::PAGE, mode::Mode, template::Library};
+use flashfork_tests::Result;
+use std::{fs, ops::Range};
 
 /// A VMA under test as `/proc/thread-self/smaps` shows it.
 struct Vma {
@@ -19,7 +15,7 @@ struct Vma {
 
 impl World {
     /// Compares every VMA; returns how many pages under test are sealed.
-    pub fn check_maps(&mut self) -> Result<usize, String> {
+    pub fn check_maps(&mut self) -> Result<usize> {
         let (vmas, sealed) = self.vmas()?;
         // The allocator's too.
         self.most_sealed = self.most_sealed.max(sealed);
@@ -46,14 +42,14 @@ impl World {
         Library::is_data(self.table.content(page).file)
     }
 
-    fn check_unmapped(&self, mut pages: Range<usize>) -> Result<(), String> {
+    fn check_unmapped(&self, mut pages: Range<usize>) -> Result {
         match pages.find(|p| self.table.mapped(*p)) {
             Some(page) => Err(format!("page {page} at {:#x} is not mapped", self.space.addr(page))),
             None => Ok(()),
         }
     }
 
-    fn check_page_of(&self, vma: &Vma, page: usize) -> Result<(), String> {
+    fn check_page_of(&self, vma: &Vma, page: usize) -> Result {
         let a = self.table.attr(page);
         let has = |flag: &str| vma.flags.iter().any(|f| f == flag);
         let wrong = |what: &str| {
@@ -111,7 +107,7 @@ impl World {
     }
 
     /// The VMAs under test, and how many pages of the process are sealed in all.
-    fn vmas(&self) -> Result<(Vec<Vma>, usize), String> {
+    fn vmas(&self) -> Result<(Vec<Vma>, usize)> {
         let text =
             fs::read_to_string("/proc/thread-self/smaps").map_err(|e| format!("/proc/thread-self/smaps: {e}"))?;
         let mut out: Vec<Vma> = Vec::new();

@@ -1,12 +1,12 @@
 //! Reads and writes of the memory under test, each with its note in the model.
 
-use super::World;
-use super::table::attr;
+use super::{World, table::attr};
 use crate::content::{PAGE, Tag, WORDS, fill};
-use flashfork_tests::route::{Outcome, errno};
-use std::fs::File;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use flashfork_tests::{
+    Result,
+    route::{Outcome, errno},
+};
+use std::{fs::File, ops::Range, os::unix::fs::FileExt};
 
 impl World {
     /// Whether the program may write the page.
@@ -36,7 +36,6 @@ impl World {
         written
     }
 
-    /// Overwrites some words of a page.
     pub fn write_part(&mut self, page: usize, words: Range<usize>) {
         let tag = self.tag();
         // Of a page that may be dropped any moment the rest is not known: then all of it is written.
@@ -65,7 +64,7 @@ impl World {
     }
 
     /// Writes pages as a debugger does: through `/proc/thread-self/mem`, which minds no protection of private memory.
-    pub fn poke(&mut self, page: usize) -> Result<(), String> {
+    pub fn poke(&mut self, page: usize) -> Result {
         let tag = self.tag();
         let mut words = [0; WORDS];
         fill(&mut words, 0, tag);
@@ -121,7 +120,6 @@ impl Drop for Pipe {
     }
 }
 
-/// Words as the bytes they are.
 pub fn bytes(words: &[u64; WORDS]) -> &[u8; PAGE] {
     // SAFETY: the same memory, every byte of it initialised.
     unsafe { &*(&raw const *words).cast() }

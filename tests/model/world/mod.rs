@@ -8,13 +8,9 @@ pub mod memory;
 pub mod space;
 pub mod table;
 
-use crate::content::Tag;
-use crate::journal::Journal;
-use crate::mode::Mode;
-use crate::rng::Rng;
 use crate::steps::{Immutable, Step, steps_of};
 use crate::template::{Library, Template};
-use crate::writer::Writer;
+use crate::{content::Tag, journal::Journal, mode::Mode, rng::Rng, writer::Writer};
 use blocks::Blocks;
 use flashfork_tests::past;
 use flashfork_tests::route::{Route, Via};
@@ -43,7 +39,6 @@ pub struct World {
     pub steps: &'static [(usize, Step)],
     pub journal: Journal,
     pub table: Table,
-    /// Blocks of the allocator.
     pub blocks: Blocks,
     pub space: Space,
     pub template: Template,
@@ -52,7 +47,6 @@ pub struct World {
     /// Memory whose mappings can't be changed, and how much was made so far.
     pub immutable: Vec<Immutable>,
     pub immutables_made: usize,
-    /// Pages of the heap now.
     pub heap_pages: usize,
     pub children: Vec<Child>,
     pub forks: usize,

@@ -28,7 +28,6 @@ pub fn is_small() -> bool {
     arena_pages() == SMALL
 }
 
-/// Pages of the arena.
 pub fn arena_pages() -> usize {
     IN_ARENA.load(Relaxed)
 }
@@ -43,7 +42,6 @@ pub fn heap_pages() -> usize {
     if is_small() { SMALL_HEAP } else { LARGE_HEAP }
 }
 
-/// Pages in all.
 pub fn pages() -> usize {
     heap() + heap_pages()
 }

@@ -1,6 +1,7 @@
 //! What memory should be, page by page. It lies in a shared mapping, which is never sealed: the model is outside of
 //! what it tests.
 
+use super::blocks::shared;
 use super::space::{MOST, arena_pages, pages};
 use crate::content::{Content, Tag};
 use std::ops::Range;
@@ -59,15 +60,8 @@ pub struct Table {
 impl Table {
     /// A table with nothing mapped.
     pub fn new() -> Table {
-        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a fresh mapping of the right size; all-zero bytes are valid pages.
-        let pages = unsafe {
-            let at = libc::mmap(std::ptr::null_mut(), size_of::<Pages>(), prot, flags, -1, 0);
-            assert_ne!(at, libc::MAP_FAILED, "no memory for the model");
-            &mut *at.cast::<Pages>()
-        };
-        Table { pages }
+        // SAFETY: just mapped, nobody else's, and all-zero bytes are valid pages.
+        Table { pages: unsafe { &mut *shared() } }
     }
 
     /// The table as it is now, for later.
@@ -101,7 +95,6 @@ impl Table {
         }
     }
 
-    /// The table of a child that is about to be forked.
     pub fn for_child(&self) -> Table {
         let child = Table::new();
         let all = 0..pages();

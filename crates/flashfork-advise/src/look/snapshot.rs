@@ -1,10 +1,6 @@
 //! The writable private memory of a stopped process, as it was at one moment.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::{collections::HashMap, fs::File, io, ops::Range, os::unix::fs::FileExt};
 
 use procfs::process::{MMPermissions, MMapPath, Process};
 

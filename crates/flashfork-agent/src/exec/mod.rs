@@ -3,19 +3,17 @@
 mod program;
 mod stdio;
 
-use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::{fs::File, thread};
 
 use flashfork_proto::agent::{AgentError, CHUNK, ErrorKind, Exec, Exit, Reply, Request, STDIN_WINDOW, TerminalSize};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_bytes::ByteBuf;
 
-use crate::conn::Conn;
-use crate::reaper::Reaper;
+use crate::{conn::Conn, reaper::Reaper};
 use crate::{log, pipes};
 use stdio::Stdio;
 pub use stdio::control;

@@ -1,11 +1,6 @@
 //! What to start: program, environment, directory, user.
 
-use std::ffi::OsStr;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::Command;
+use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, os::unix::process::CommandExt, path::Path, process::Command};
 
 use flashfork_proto::agent::{AgentError, ErrorKind, Exec};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};

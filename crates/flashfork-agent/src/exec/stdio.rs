@@ -1,10 +1,7 @@
 //! A command's standard input and output: three pipes, or a terminal.
 
-use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::{fs::File, io, os::unix::process::CommandExt, process::Command};
 
 use flashfork_proto::agent::TerminalSize;
 use rustix::fs::{Mode, OFlags};

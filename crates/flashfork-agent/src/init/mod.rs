@@ -8,15 +8,13 @@ mod options;
 mod root;
 mod shell;
 
-use std::fs;
-use std::thread;
+use std::{fs, thread};
 
 use flashfork_proto::agent::{MAX_FRAME, Reply};
 use flashfork_proto::{Preamble, Protocol, frame};
 
-use crate::reaper::Reaper;
-use crate::session::Rights;
 use crate::{log, power, serve, session, signal};
+use crate::{reaper::Reaper, session::Rights};
 use options::{Options, Ready};
 
 /// What people and tests wait for on the console.

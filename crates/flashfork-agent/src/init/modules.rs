@@ -1,8 +1,7 @@
 //! Kernel modules: those in `/lib/flashfork/modules`, in the order of the list `order` there.
 
 use std::fs::{self, File};
-use std::io;
-use std::path::Path;
+use std::{io, path::Path};
 
 use rustix::system::finit_module;
 

@@ -1,9 +1,6 @@
 //! The kernel's own file systems.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::{fs, io, os::unix::fs::symlink, path::Path};
 
 use rustix::mount::{MountFlags, mount};
 

@@ -1,7 +1,6 @@
 //! The loopback interface and a host name, which programs take for granted.
 
-use std::io;
-use std::os::fd::AsRawFd;
+use std::{io, os::fd::AsRawFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::system::sethostname;

@@ -1,17 +1,12 @@
 //! A disk as root in place of the initramfs.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path, thread};
 
 use rustix::mount::{MountFlags, mount, mount_move};
 use rustix::process::{chdir, chroot};
 
-use super::mounts::MOVED;
-use super::options::Root;
+use super::{mounts::MOVED, options::Root};
 use crate::log;
 
 /// Where programs of the guest find the agent, whatever the root is.

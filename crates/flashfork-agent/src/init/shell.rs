@@ -1,14 +1,8 @@
 //! A shell on the console, for people.
 
-use std::fs::OpenOptions;
-use std::io;
-use std::process::Command;
-use std::thread;
-use std::time::Duration;
+use std::{fs::OpenOptions, io, process::Command, thread, time::Duration};
 
-use crate::exec::control;
-use crate::log;
-use crate::reaper::Reaper;
+use crate::{exec::control, log, reaper::Reaper};
 
 /// The console's terminal; /dev/console itself can't be a controlling one.
 const TERMINAL: &str = "/dev/ttyS0";

@@ -7,8 +7,7 @@ use flashfork_image::guest::{Guest, default_guest};
 
 /// Where kernels and guests are kept, as by the command.
 pub fn cache() -> PathBuf {
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(home).expect("HOME is set").join("flashfork/lab")
+    flashfork_lab::cache_dir(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")).expect("HOME is set")
 }
 
 /// Builds the agent and the guest, if they are not up to date.

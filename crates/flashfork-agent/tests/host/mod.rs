@@ -1,11 +1,9 @@
 //! The agent as an ordinary process of the host, at a Unix socket.
 #![allow(dead_code, reason = "not every test that has this module uses all of it")]
 
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
+use std::{os::unix::net::UnixStream, path::PathBuf, thread::sleep};
 
 use flashfork_proto::agent::Client;
 

@@ -2,17 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
+use std::{os::unix::net::UnixStream, path::Path, thread::sleep};
 
 use crate::common::{cache, guest};
 use flashfork_image::guest::SERIES;
 use flashfork_image::{GuestFile, KernelFiles, Tree};
-use flashfork_proto::PREAMBLE_LEN;
-use flashfork_proto::agent::Client;
+use flashfork_proto::{PREAMBLE_LEN, agent::Client};
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::{AddressFamily, SocketType, connect, socket};
 

@@ -5,19 +5,15 @@
 //! the memory in the parent, reading and writing it in five mixes, while the child lives.
 
 mod mix;
-mod options;
 mod report;
 mod rounds;
 mod subject;
 
 pub use mix::{MIXES, SHARES};
-pub use options::{AccessMixOptions, FaultOptions};
 pub(crate) use subject::AccessSubject;
 
-use flashfork_measure::experiment::{Experiment, Places, Results};
-use flashfork_measure::record::Document;
-use flashfork_measure::worker::Registered;
-use flashfork_measure::{BenchError, Progress};
+use crate::once::size_that;
+use flashfork_measure::{Document, Effort, Experiment, Registered, Result, Run};
 use flashfork_terminal::size::Size;
 
 /// The name of the experiment `bench fault` in records.
@@ -27,17 +23,61 @@ pub const ACCESS_MIX: &str = "access-mix";
 /// Memory of the parents in `bench all`, in a quick run and a full one.
 const TOUCHED: [u64; 2] = [128 << 20, 512 << 20];
 
+/// Options of `bench fault`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Example: flashfork bench fault --size 256M")]
+pub struct FaultOptions {
+    /// Size of the parent's memory, at least 4M
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = some_tables)]
+    pub size: Size,
+
+    /// Fewer samples
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// Options of `bench access-mix`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Example: flashfork bench access-mix --size 512M")]
+pub struct AccessMixOptions {
+    /// Size of the parent's memory, at least 4M; all parents and one parent's copied pages must fit
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = some_tables)]
+    pub size: Size,
+
+    /// Fewer shares and samples: half a minute instead of four
+    #[arg(long)]
+    pub quick: bool,
+}
+
+impl FaultOptions {
+    fn effort(&self) -> Effort {
+        if self.quick { Effort::precise(0.05, 6..=30, 8) } else { Effort::precise(0.02, 20..=200, 60) }
+    }
+}
+
+impl AccessMixOptions {
+    fn effort(&self) -> Effort {
+        if self.quick {
+            Effort { warm_up: 0, ..Effort::precise(0.05, 6..=8, 25) }
+        } else {
+            Effort::precise(0.03, 6..=30, 240)
+        }
+    }
+}
+
+/// At least two page tables' worth.
+fn some_tables(text: &str) -> Result<Size, String> {
+    size_that(text, |bytes| bytes >= 4 << 20 && bytes.is_multiple_of(2 << 20), "is not a multiple of 2M from 4M on")
+}
+
 impl Experiment for FaultOptions {
     const NAME: &'static str = FAULT;
     const ABOUT: &'static str = "The first write after a fork, where it costs most";
     const WORKERS: &'static [Registered] = &[Registered::of::<AccessSubject>()];
+    const PAGE: fn(&Document) -> String = report::fault;
 
-    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        rounds::fault(self, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report::fault(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        rounds::fault(self, run)
     }
 
     fn in_all(quick: bool) -> Option<(Self, u64)> {
@@ -50,13 +90,10 @@ impl Experiment for AccessMixOptions {
     const NAME: &'static str = ACCESS_MIX;
     const ABOUT: &'static str = "Fork and go through the memory, reading and writing it in five mixes";
     const WORKERS: &'static [Registered] = &[Registered::of::<AccessSubject>()];
+    const PAGE: fn(&Document) -> String = report::access_mix;
 
-    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        rounds::access_mix(self, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report::access_mix(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        rounds::access_mix(self, run)
     }
 
     fn in_all(quick: bool) -> Option<(Self, u64)> {

@@ -10,12 +10,9 @@ mod tool;
 
 pub use tool::{Checked, Tool};
 
-use flashfork_measure::experiment::{Experiment, Places, Results};
-use flashfork_measure::record::Document;
-use flashfork_measure::{BenchError, Progress};
+use flashfork_measure::{Document, Experiment, Result, Run};
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "check";
+pub(crate) const EXPERIMENT: &str = "check";
 
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -30,13 +27,10 @@ impl Experiment for CheckOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str =
         "Our figures beside those of stress-ng, hyperfine, perf and lmbench, in the same minute";
+    const PAGE: fn(&Document) -> String = report::render_all;
 
-    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        rounds::measure(self, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report::render_all(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        rounds::measure(self, run)
     }
 
     fn in_all(quick: bool) -> Option<(Self, u64)> {

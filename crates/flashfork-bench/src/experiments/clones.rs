@@ -11,20 +11,21 @@ pub(crate) use subject::ClonesSubject;
 
 use serde_json::json;
 
-use crate::subjects::Method;
-use crate::subjects::held::Counter;
-use crate::subjects::memory;
-use crate::subjects::parent::{RESERVE, Spec};
-use flashfork_measure::experiment::{Experiment, Places, Results, page};
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::worker::{Registered, Worker};
-use flashfork_measure::{BenchError, Progress};
-use flashfork_terminal::size::{Size, show};
-use flashfork_terminal::table::{render, time};
+use crate::once::count;
+use crate::subjects::{
+    Method,
+    held::Counter,
+    memory,
+    parent::{self, RESERVE, Spec},
+};
+use flashfork_measure::{Document, Experiment, Registered, Result, Row, Run, Worker, met, page, worker::unexpected};
+use flashfork_terminal::{
+    size::{Size, show},
+    table::{render, time},
+};
 use subject::{Ask, Reply};
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "clones";
+pub(crate) const EXPERIMENT: &str = "clones";
 
 /// What SPECIFICATION.md promises of 1,000 sealed clones at 1 GB: seconds for all, bytes for each.
 const TARGETS: (f64, f64) = (1.0, 300.0 * 1024.0);
@@ -34,11 +35,11 @@ const TARGETS: (f64, f64) = (1.0, 300.0 * 1024.0);
 #[command(after_help = "Example: flashfork bench clones --count 1000 --size 1G")]
 pub struct ClonesOptions {
     /// How many sealed clones live at once
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count(1..=20_000))]
     pub count: u32,
 
     /// How many clones of each other method
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = count(1..=20_000))]
     pub others: u32,
 
     /// Size of the parent's memory
@@ -50,7 +51,7 @@ pub struct ClonesOptions {
     pub pages: u32,
 
     /// How often all are made
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count(1..=1000))]
     pub rounds: u32,
 }
 
@@ -58,13 +59,10 @@ impl Experiment for ClonesOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "Many clones alive at once: how long until all are, and what each holds";
     const WORKERS: &'static [Registered] = &[Registered::of::<ClonesSubject>()];
+    const PAGE: fn(&Document) -> String = report;
 
-    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        measure(self, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        measure(self, run)
     }
 }
 
@@ -76,18 +74,14 @@ struct Samples {
     bytes: Vec<f64>,
 }
 
-fn measure(options: &ClonesOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+fn measure(options: &ClonesOptions, run: &mut Run) -> Result {
     let size = options.size.0;
-    let (methods, missing) = Method::here();
-    missing.into_iter().for_each(|(method, why)| results.leave_out(method.name(), why, progress));
-    progress.begin("clones", methods.len() as u64 * u64::from(options.rounds));
+    let methods = parent::of_any_size(run);
+    run.begin("clones", methods.len() as u64 * u64::from(options.rounds));
     // One after the other: a thousand clones of one method would disturb the others.
     for method in methods {
-        if progress.interrupted() {
-            break;
-        }
-        if progress.deadline().passed() {
-            results.no_time_for(method.name(), progress);
+        run.go_on()?;
+        if run.no_time_for(method.as_ref()) {
             continue;
         }
         let count = if method == Method::Seal { options.count } else { options.others };
@@ -95,19 +89,30 @@ fn measure(options: &ClonesOptions, results: &mut Results, progress: &mut dyn Pr
         let needed = method.memory_needed(size) + u64::from(count) * each + RESERVE;
         memory::require(&memory::headroom()?, format!("{count} clones of {}, method {method},", show(size)), needed)?;
         let counter = Counter::new();
-        let spec = Spec::here(method, size)?;
-        let mut worker = spec.start::<ClonesSubject>()?;
+        let mut worker = Spec::here(method, size)?.start::<ClonesSubject>()?;
         let mut samples = Samples::default();
         let mut done = Ok(());
         for round in 0..options.rounds {
-            if done.is_err() || progress.over(round as usize) {
+            if done.is_err() || run.over(round as usize) {
                 break;
             }
             let ask = Ask::Make { count, pages: options.pages, seed: u64::from(round) };
             done = samples.take(&mut worker, &ask, count, &counter);
-            progress.step();
+            run.step();
         }
-        keep(results, method, size, options, count, &counter, samples)?;
+        let Samples { seconds, forks, bytes } = samples;
+        for (measure, unit, samples) in
+            [("alive", "s", seconds), ("forks", "s", forks), ("memory_each", "bytes", bytes)]
+        {
+            let chosen = json!({
+                "measure": measure,
+                "size": size,
+                "count": count,
+                "pages_written": options.pages,
+                "counted_by": counter.name(),
+            });
+            run.keep(Row::of(method.as_ref(), unit, chosen), samples)?;
+        }
         done?;
     }
     Ok(())
@@ -115,16 +120,11 @@ fn measure(options: &ClonesOptions, results: &mut Results, progress: &mut dyn Pr
 
 impl Samples {
     /// Makes `count` clones, counts what they hold, and has them end.
-    fn take(
-        &mut self,
-        worker: &mut Worker<ClonesSubject>,
-        make: &Ask,
-        count: u32,
-        counter: &Counter,
-    ) -> Result<(), BenchError> {
+    fn take(&mut self, worker: &mut Worker<ClonesSubject>, make: &Ask, count: u32, counter: &Counter) -> Result {
         let before = counter.used()?;
-        let Reply::Made { seconds, forks } = worker.ask(make)? else {
-            return Err(BenchError::Unable("the worker gave another answer than asked for".into()));
+        let (seconds, forks) = match worker.ask(make)? {
+            Reply::Made { seconds, forks } => (seconds, forks),
+            other => return Err(unexpected(&other)),
         };
         self.bytes.push((counter.used()? - before) / f64::from(count));
         self.seconds.push(seconds);
@@ -133,42 +133,15 @@ impl Samples {
     }
 }
 
-fn keep(
-    results: &mut Results,
-    method: Method,
-    size: u64,
-    options: &ClonesOptions,
-    count: u32,
-    counter: &Counter,
-    samples: Samples,
-) -> Result<(), BenchError> {
-    for (measure, unit, samples) in
-        [("alive", "s", samples.seconds), ("forks", "s", samples.forks), ("memory_each", "bytes", samples.bytes)]
-    {
-        if samples.is_empty() {
-            continue;
-        }
-        let chosen = [
-            ("measure", json!(measure)),
-            ("size", json!(size)),
-            ("count", json!(count)),
-            ("pages_written", json!(options.pages)),
-            ("counted_by", json!(counter.name())),
-        ];
-        results.records.push(Record::new(EXPERIMENT, method.name(), chosen, unit, samples)?);
-    }
-    Ok(())
-}
-
 fn report(document: &Document) -> String {
     let mut rows = Vec::new();
     for method in Method::ALL {
-        let of = |measure: &str| document.find(EXPERIMENT, method.name(), &[("measure", measure.into())]);
+        let of = |measure: &str| document.find(EXPERIMENT, method.as_ref(), &[("measure", measure.into())]);
         let (Some(alive), Some(forks), Some(memory)) = (of("alive"), of("forks"), of("memory_each")) else { continue };
-        let count = alive.chosen.get("count").and_then(serde_json::Value::as_u64).unwrap_or(0);
-        let size = alive.chosen.get("size").and_then(serde_json::Value::as_u64);
+        let count = alive.number("count").unwrap_or(0);
+        let size = alive.number("size");
         rows.push(vec![
-            method.name().to_owned(),
+            method.as_ref().to_owned(),
             count.to_string(),
             time(alive.p50 * 1e6),
             time(alive.max * 1e6),
@@ -178,13 +151,13 @@ fn report(document: &Document) -> String {
         ]);
     }
     let first = document.records.first();
-    let param = |name: &str| first.and_then(|record| record.chosen.get(name));
+    let number = |name: &str| first.and_then(|record| record.number(name)).unwrap_or(0);
     let headers = ["method", "clones", "until all live", "slowest round", "a fork", "memory of each", "target"];
     let head = format!(
         "Clones of {} that live at once, each having written {} pages; memory by {}",
-        show(param("size").and_then(serde_json::Value::as_u64).unwrap_or(0)),
-        param("pages_written").and_then(serde_json::Value::as_u64).unwrap_or(0),
-        param("counted_by").and_then(serde_json::Value::as_str).unwrap_or("nothing"),
+        show(number("size")),
+        number("pages_written"),
+        first.and_then(|record| record.text("counted_by")).unwrap_or("nothing"),
     );
     page(document, [format!("{head}\n{}", render(&headers, &rows, 1))])
 }
@@ -194,8 +167,7 @@ fn verdict(count: u64, size: Option<u64>, seconds: f64, bytes: f64) -> String {
     if (count, size) != (1000, Some(1 << 30)) {
         return String::new();
     }
-    let word = |met: bool| if met { "met" } else { "missed" };
-    format!("≤ 1 s: {}; ≤ 300 KB: {}", word(seconds <= TARGETS.0), word(bytes <= TARGETS.1))
+    format!("≤ 1 s: {}; ≤ 300 KB: {}", met(seconds <= TARGETS.0), met(bytes <= TARGETS.1))
 }
 
 #[cfg(test)]

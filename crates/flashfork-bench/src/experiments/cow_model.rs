@@ -8,36 +8,52 @@
 
 mod grid;
 mod model;
-mod options;
 mod report;
 mod rounds;
 mod subject;
 
 pub use grid::Grid;
 pub use model::{Cell, Line, Model, PAPER, PAPER_MERIT, PaperLine, copy_rate, times_by_forks};
-pub use options::CowModelOptions;
 pub(crate) use subject::{Ask, CowSubject};
 
-use flashfork_measure::experiment::{Experiment, Places, Results};
-use flashfork_measure::record::Document;
-use flashfork_measure::worker::Registered;
-use flashfork_measure::{BenchError, Progress};
+use flashfork_measure::{Document, Effort, Experiment, Registered, Result, Run};
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "cow-model";
+pub(crate) const EXPERIMENT: &str = "cow-model";
+
+/// Options of the experiment.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(after_help = "Example: flashfork bench cow-model --grid paper")]
+pub struct CowModelOptions {
+    /// Which sizes of memory: those of the paper, 0 to 316,228 bytes, or today's, 1 MB to 256 MB
+    #[arg(long, value_enum, default_value_t = Grid::Modern)]
+    pub grid: Grid,
+
+    /// Fewer cells and samples: half a minute instead of three
+    #[arg(long)]
+    pub quick: bool,
+}
+
+impl CowModelOptions {
+    /// How much is measured of the grid, all sizes and shares together.
+    fn effort(&self) -> Effort {
+        if self.quick { Effort::precise(0.05, 6..=12, 20) } else { Effort::precise(0.02, 8..=60, 120) }
+    }
+
+    /// How much is measured of other things: the copy rate, real against system time.
+    fn side_effort(&self) -> Effort {
+        Effort::precise(0.02, 6..=30, if self.quick { 5 } else { 30 })
+    }
+}
 
 impl Experiment for CowModelOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str =
         "The copy-on-write experiment of 1988 with today's figures: what a process, a page and a written page cost";
     const WORKERS: &'static [Registered] = &[Registered::of::<CowSubject>()];
+    const PAGE: fn(&Document) -> String = report::render_all;
 
-    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        rounds::measure(self, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report::render_all(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        rounds::measure(self, run)
     }
 
     fn in_all(quick: bool) -> Option<(Self, u64)> {

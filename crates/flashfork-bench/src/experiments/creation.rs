@@ -10,36 +10,85 @@
 mod cycle;
 mod extras;
 mod make;
-mod options;
 mod report;
 mod rounds;
 mod subject;
 mod way;
 
-pub use options::{CreationOptions, Touch};
 pub(crate) use subject::{Ask, CreationSubject, Spec};
 pub use way::{Phase, Then, Way};
 
-use flashfork_measure::experiment::{Experiment, Places, Results};
-use flashfork_measure::record::Document;
-use flashfork_measure::worker::Registered;
-use flashfork_measure::{BenchError, Progress};
+use flashfork_measure::{Document, Effort, Experiment, Registered, Result, Run};
+use flashfork_terminal::size::Size;
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "creation";
+pub(crate) const EXPERIMENT: &str = "creation";
+
+/// Sizes of the parent's memory unless others are asked for: those of the book's table, then those of today.
+const SIZES: [&str; 6] = ["1.7M", "2.7M", "11.7M", "64M", "256M", "1G"];
+const QUICK: [&str; 3] = ["1.7M", "64M", "256M"];
+
+/// Options of the experiment.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(after_help = "Example: flashfork bench creation --sizes 1.7M,64M,1G --fds 100")]
+pub struct CreationOptions {
+    /// Sizes of the parent's memory [default: 1.7M,2.7M,11.7M,64M,256M,1G; with --quick 1.7M,64M,256M]
+    #[arg(long, value_delimiter = ',', value_name = "SIZE,...")]
+    pub sizes: Option<Vec<Size>>,
+
+    /// Whether the memory is written before; memory that never was costs a fork nothing, however much there is
+    #[arg(long, value_enum, default_value_t = Touch::All)]
+    pub touch: Touch,
+
+    /// Open this many more files in the parent
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub fds: u32,
+
+    /// Add this many mappings of one page each to the parent
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub vmas: u32,
+
+    /// Fewer sizes and samples: under a minute instead of four
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// What the parent does with its memory before it makes processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Touch {
+    /// Writes every page.
+    #[default]
+    All,
+    /// Nothing.
+    None,
+}
+
+impl CreationOptions {
+    pub(super) fn bytes(&self) -> Vec<u64> {
+        let default = || if self.quick { &QUICK[..] } else { &SIZES[..] };
+        let mut sizes: Vec<u64> = match &self.sizes {
+            Some(sizes) => sizes.iter().map(|size| size.0).collect(),
+            None => default().iter().filter_map(|text| text.parse::<Size>().ok()).map(|size| size.0).collect(),
+        };
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// How much is measured per size.
+    fn effort(&self) -> Effort {
+        if self.quick { Effort::precise(0.05, 6..=20, 8) } else { Effort::precise(0.02, 8..=100, 35) }
+    }
+}
 
 impl Experiment for CreationOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str =
         "Every way to make a process beside the others: fork, vfork, clone, posix_spawn, threads, sealed";
     const WORKERS: &'static [Registered] = &[Registered::of::<CreationSubject>()];
+    const PAGE: fn(&Document) -> String = report::render_all;
 
-    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        rounds::measure(self, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report::render_all(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        rounds::measure(self, run)
     }
 
     fn in_all(quick: bool) -> Option<(Self, u64)> {

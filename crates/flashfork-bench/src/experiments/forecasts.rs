@@ -12,15 +12,12 @@ use flashfork::CostModel;
 use flashfork_advise::Engine;
 use serde_json::json;
 
-use crate::advised::failed;
-use crate::subjects::memory;
-use crate::subjects::parent::RESERVE;
-use flashfork_measure::experiment::{Experiment, Places, Results, page};
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::{Rounds, median};
-use flashfork_measure::worker::{Registered, Worker};
-use flashfork_measure::{BenchError, Progress};
-use flashfork_terminal::table::{render, time};
+use crate::subjects::{memory, parent::RESERVE};
+use crate::{advised::failed, once::count};
+use flashfork_measure::{
+    BenchError, Document, Experiment, Progress, Registered, Result, Rounds, Row, Run, Worker, median, met, page, titled,
+};
+use flashfork_terminal::table::time;
 use subject::Shape;
 
 /// The name of this experiment in records.
@@ -41,7 +38,7 @@ const AIM: f64 = 0.3;
 #[command(after_help = "Example: flashfork bench advise --rounds 5")]
 pub struct AdviseOptions {
     /// How often the model is calibrated and each process surveyed and forked
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = count(1..=1000))]
     pub rounds: u32,
 }
 
@@ -49,13 +46,10 @@ impl Experiment for AdviseOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "The forecasts of `advise` beside the forks of five processes of different shapes";
     const WORKERS: &'static [Registered] = &[Registered::of::<ShapeSubject>()];
+    const PAGE: fn(&Document) -> String = report;
 
-    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        measure(self, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        measure(self, run)
     }
 }
 
@@ -68,12 +62,12 @@ struct Cell {
 }
 
 impl Cell {
-    fn start(shape: Shape) -> Result<Self, BenchError> {
-        let worker = Worker::start(shape.name(), &shape)?;
+    fn start(shape: Shape) -> Result<Self> {
+        let worker = Worker::start(shape.as_ref(), &shape)?;
         Ok(Self { shape, worker, forecasts: Rounds::default(), forks: Rounds::default() })
     }
 
-    fn visit(&mut self, model: &CostModel, progress: &dyn Progress) -> Result<(), BenchError> {
+    fn visit(&mut self, model: &CostModel, progress: &dyn Progress) -> Result {
         let pid = self.worker.pid() as i32;
         let advice = flashfork_advise::process(pid, model, None, &|| progress.interrupted()).map_err(failed)?;
         let now = advice.forecast.of(Engine::Now).and_then(|now| now.fork_us);
@@ -84,42 +78,39 @@ impl Cell {
         Ok(())
     }
 
-    fn keep(self, results: &mut Results) -> Result<(), BenchError> {
-        if self.forecasts.0.is_empty() {
-            return Ok(());
-        }
+    fn keep(self, run: &mut Run) -> Result {
         for (method, rounds) in [(FORECAST, self.forecasts), (MEASURED, self.forks)] {
-            let chosen = [("measure", json!("call")), ("shape", json!(self.shape.name()))];
-            results.records.push(Record::of_rounds(EXPERIMENT, method, chosen, "us", &rounds)?);
+            let chosen = json!({ "measure": "call", "shape": self.shape.as_ref() });
+            run.keep_rounds(Row::of(method, "us", chosen), &rounds)?;
         }
         Ok(())
     }
 }
 
-fn measure(options: &AdviseOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+fn measure(options: &AdviseOptions, run: &mut Run) -> Result {
     let needed = Shape::ALL.iter().map(|shape| shape.bytes()).sum::<u64>() + RESERVE;
     memory::require(&memory::headroom()?, "five processes of different shapes".to_owned(), needed)?;
     let mut cells = Shape::ALL.into_iter().map(Cell::start).collect::<Result<Vec<_>, _>>()?;
-    progress.begin("forecasts and forks", u64::from(options.rounds));
+    run.begin("forecasts and forks", u64::from(options.rounds));
     let mut done = Ok(());
     for made in 0..options.rounds {
-        if progress.over(made as usize) {
+        if run.over(made as usize) {
             break;
         }
-        done = round(&mut cells, progress);
+        done = round(&mut cells, run.progress);
         if done.is_err() {
             break;
         }
-        progress.step();
+        run.step();
     }
     for cell in cells {
-        cell.keep(results)?;
+        cell.keep(run)?;
     }
     done
 }
 
-fn round(cells: &mut [Cell], progress: &mut dyn Progress) -> Result<(), BenchError> {
-    let model = CostModel::calibrate().map_err(|error| BenchError::Unable(error.to_string()))?;
+fn round(cells: &mut [Cell], progress: &dyn Progress) -> Result {
+    let model = CostModel::calibrate().map_err(BenchError::unable)?;
     cells.iter_mut().try_for_each(|cell| cell.visit(&model, progress))
 }
 
@@ -129,17 +120,20 @@ type Pair = (f64, f64);
 fn report(document: &Document) -> String {
     let (mut rows, mut pairs) = (Vec::new(), Vec::new());
     for shape in Shape::ALL {
-        let of = |method: &str| document.find(EXPERIMENT, method, &[("shape", shape.name().into())]);
+        let of = |method: &str| document.find(EXPERIMENT, method, &[("shape", shape.as_ref().into())]);
         let (Some(forecast), Some(forks)) = (of(FORECAST), of(MEASURED)) else { continue };
         let pair = (forecast.p50, forks.p50);
-        rows.push(vec![shape.name().to_owned(), time(pair.0), time(pair.1), format!("{:+.0} %", 100.0 * error(pair))]);
+        rows.push(vec![
+            shape.as_ref().to_owned(),
+            time(pair.0),
+            time(pair.1),
+            format!("{:+.0} %", 100.0 * error(pair)),
+        ]);
         pairs.push(pair);
     }
-    if pairs.is_empty() {
-        return page(document, []);
-    }
     let headers = ["process", "forecast", "measured", "error"];
-    page(document, [format!("The fork call of a process as it is\n{}", render(&headers, &rows, 1)), verdict(&pairs)])
+    let table = titled("The fork call of a process as it is", &headers, &rows, 1);
+    page(document, [table].into_iter().chain((!pairs.is_empty()).then(|| verdict(&pairs))))
 }
 
 fn error((forecast, measured): Pair) -> f64 {
@@ -151,12 +145,11 @@ fn verdict(pairs: &[Pair]) -> String {
     let mut errors: Vec<f64> = pairs.iter().map(|pair| error(*pair).abs()).collect();
     let error = median(&mut errors);
     let ordered = pairs.iter().all(|a| pairs.iter().all(|b| a.1 < b.1 * CLOSE || a.0 > b.0));
-    let word = |met: bool| if met { "met" } else { "missed" };
     format!(
         "Median error {:.0} %, aim ≤ {:.0} % on a quiet machine: {}; the order of what differs by more than {CLOSE} ×: {}",
         100.0 * error,
         100.0 * AIM,
-        word(error <= AIM),
+        met(error <= AIM),
         if ordered { "right" } else { "wrong" }
     )
 }

@@ -11,7 +11,6 @@ mod concurrent;
 mod cycle;
 mod footprint;
 mod found;
-mod options;
 mod plan;
 mod probe;
 mod report;
@@ -22,56 +21,93 @@ mod targets;
 mod tmpfs;
 mod touch;
 
-pub use options::ForkOptions;
 pub(crate) use probe::{Batch, Probe};
 pub(crate) use sealing::SealingSubject;
 pub(crate) use subject::{Ask, ForkSubject};
 
+use crate::once::{count, size_that};
 use crate::subjects::parent;
-use flashfork_measure::experiment::{Experiment, Places, Results};
-use flashfork_measure::record::Document;
-use flashfork_measure::worker::Registered;
-use flashfork_measure::{BenchError, Deadline, Progress};
+use flashfork_measure::{Deadline, Document, Experiment, Registered, Result, Run};
 use flashfork_terminal::size::Size;
 use plan::Plan;
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "fork";
+pub(crate) const EXPERIMENT: &str = "fork";
+
+/// Options of the experiment.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(after_help = "Example: flashfork bench fork --sizes 0,256M,1G --concurrent 3")]
+pub struct ForkOptions {
+    /// Sizes of the parent's memory: 0 or multiples of 2M (whole huge pages); a size that doesn't fit is refused.
+    /// Without this flag: 0, 64M, 256M, 1G, 4G and 8G as far as they fit
+    #[arg(long, value_delimiter = ',', value_name = "SIZE,...", value_parser = whole_huge_pages)]
+    pub sizes: Option<Vec<Size>>,
+
+    /// Sizes from 512M to this one in steps of 512M, as in the figures of on-demand-fork
+    #[arg(long, value_name = "SIZE", conflicts_with = "sizes", value_parser = steps)]
+    pub up_to: Option<Size>,
+
+    /// Also measure this many processes of each size that clone themselves at the same time
+    #[arg(long, value_name = "N", value_parser = count(2..=256))]
+    pub concurrent: Option<u32>,
+
+    /// Rounds of interleaved batches; more rounds, tighter intervals [default: 20, with --quick 6]
+    #[arg(long, value_name = "N", value_parser = count(1..=100_000))]
+    pub rounds: Option<u32>,
+
+    /// Fewer rounds, sizes up to 1G and fewer states of the parent: about a minute instead of ten
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// From one step to the next.
+const STEP: u64 = 512 << 20;
+
+impl ForkOptions {
+    /// The sizes that were asked for, in whichever way.
+    pub(super) fn asked(&self) -> Option<Vec<u64>> {
+        let listed = self.sizes.as_ref().map(|sizes| sizes.iter().map(|size| size.0).collect());
+        listed.or_else(|| self.up_to.map(|last| (1..=last.0 / STEP).map(|step| step * STEP).collect()))
+    }
+}
+
+/// At least one step.
+fn steps(text: &str) -> Result<Size, String> {
+    size_that(text, |bytes| bytes >= STEP, "is less than one step of 512M")
+}
+
+/// A size that all methods can hold in the same way.
+fn whole_huge_pages(text: &str) -> Result<Size, String> {
+    size_that(text, |bytes| bytes.is_multiple_of(2 << 20), "is not a multiple of 2M")
+}
 
 impl Experiment for ForkOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "What a clone costs by size of the parent: 4 KB pages, THP, sealed";
     const WORKERS: &'static [Registered] = &[Registered::of::<ForkSubject>(), Registered::of::<SealingSubject>()];
+    const PAGE: fn(&Document) -> String = report::render_all;
 
     /// The clones of every size, several at once where that was asked for, then the seals.
-    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        let plan = Plan::new(self, parent::methods(results, progress)?)?;
-        plan.missing.iter().for_each(|(cell, why)| results.leave_out(cell, why, progress));
+    fn measure(&self, run: &mut Run) -> Result {
+        let plan = Plan::new(self, parent::methods(run)?)?;
+        plan.missing.iter().for_each(|(cell, why)| run.leave_out(cell, why));
         for (index, &size) in plan.sizes.iter().enumerate() {
-            if progress.interrupted() {
-                return Ok(());
-            }
-            if progress.deadline().passed() {
-                results.no_time_for(Size(size).to_string(), progress);
+            run.go_on()?;
+            if run.no_time_for(Size(size).to_string()) {
                 continue;
             }
             // Each size takes as much as another, the seals as much as one; what one leaves the next ones have.
-            let deadline = progress.deadline().part(1.0 / (plan.sizes.len() - index + 1) as f64);
-            let mut run = Run { plan: &plan, size, deadline, results: &mut *results, progress: &mut *progress };
-            rounds::measure(&mut run)?;
+            let deadline = run.deadline().part(1.0 / (plan.sizes.len() - index + 1) as f64);
+            let mut at_size = AtSize { plan: &plan, size, deadline, run: &mut *run };
+            rounds::measure(&mut at_size)?;
             if plan.concurrent > 1 {
-                concurrent::measure(&mut run)?;
+                concurrent::measure(&mut at_size)?;
             }
         }
-        sealing::measure(&plan, results, progress)
+        sealing::measure(&plan, run)
     }
 
-    fn page(document: &Document) -> String {
-        report::render_all(document)
-    }
-
-    fn figure(document: &Document) -> Option<Result<String, BenchError>> {
-        let own: Vec<_> = document.records.iter().filter(|record| record.experiment == EXPERIMENT).collect();
+    fn figure(document: &Document) -> Option<Result<String>> {
+        let own: Vec<_> = document.of(EXPERIMENT).collect();
         (!own.is_empty()).then(|| crate::figure::of_forks(&own, &document.host))
     }
 
@@ -80,13 +116,11 @@ impl Experiment for ForkOptions {
     }
 }
 
-/// The measurement of one size.
-struct Run<'a> {
+struct AtSize<'a, 'b> {
     plan: &'a Plan,
     /// Bytes of memory of each parent.
     size: u64,
     /// By when it should be over.
     deadline: Deadline,
-    results: &'a mut Results,
-    progress: &'a mut dyn Progress,
+    run: &'a mut Run<'b>,
 }

@@ -10,21 +10,17 @@ mod subject;
 pub(crate) use subject::LibrariesSubject;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::json;
 
-use flashfork_measure::experiment::{Experiment, Places, Results, page};
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::sampling::{Effort, sample};
-use flashfork_measure::workdir::WorkDir;
-use flashfork_measure::worker::{Registered, Worker};
-use flashfork_measure::{BenchError, Progress, pin};
+use crate::{once::count, subjects::command::cc};
+use flashfork_measure::{
+    Document, Effort, Experiment, OrCant, Record, Registered, Result, Row, Run, WorkDir, Worker, cells, page, pin,
+};
 use flashfork_terminal::table::{render, time};
 use subject::{Ask, Phases, Spec, Task, Way};
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "libraries";
+pub(crate) const EXPERIMENT: &str = "libraries";
 
 /// What SPECIFICATION.md promises of 20 libraries: the fork takes at most this share of one with their data left out.
 const PROMISED: (u64, f64) = (20, 0.6);
@@ -37,11 +33,11 @@ const BATCH: usize = 50;
 #[command(after_help = "Example: flashfork bench libraries --count 20")]
 pub struct LibrariesOptions {
     /// How many libraries the program has loaded
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=60))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = count(1..=60))]
     pub count: u32,
 
     /// Rounds of interleaved batches of clones; more rounds, tighter intervals
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = count(1..=100_000))]
     pub rounds: u32,
 }
 
@@ -49,50 +45,43 @@ impl Experiment for LibrariesOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "Forks of a program with large libraries, whose data is sealed or left out";
     const WORKERS: &'static [Registered] = &[Registered::of::<LibrariesSubject>()];
+    const PAGE: fn(&Document) -> String = report;
 
-    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        measure(self, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        measure(self, run)
     }
 }
 
-fn measure(options: &LibrariesOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+fn measure(options: &LibrariesOptions, run: &mut Run) -> Result {
     let work = WorkDir::new(None)?;
-    progress.begin("compiling libraries", u64::from(options.count));
-    let libraries = compile(work.path(), options.count, progress)?;
-    progress.begin("loading them", Way::ALL.len() as u64);
+    run.begin("compiling libraries", u64::from(options.count));
+    let libraries = compile(work.path(), options.count, run)?;
+    run.begin("loading them", Way::ALL.len() as u64);
     let cpu = pin::chosen_cpu()?;
     let mut workers = Vec::new();
     for way in Way::ALL {
         let spec = Spec { way, libraries: libraries.clone(), cpu };
-        let worker = Worker::<LibrariesSubject>::start(format!("{} libraries, {}", options.count, way.name()), &spec)?;
+        let worker =
+            Worker::<LibrariesSubject>::start(format!("{} libraries, {}", options.count, way.as_ref()), &spec)?;
         workers.push(worker);
-        progress.step();
+        run.step();
     }
     let cells: Vec<(usize, Task)> =
         Task::ALL.into_iter().flat_map(|task| (0..workers.len()).map(move |worker| (worker, task))).collect();
-    let effort = Effort::rounds(options.rounds as usize).until(progress.deadline());
-    progress.begin("clones", effort.steps());
-    let (sampled, done) = sample(cells.len(), &effort, u64::from(options.count), progress, |cell, _| {
+    let effort = Effort::rounds(options.rounds as usize);
+    let taken = run.sample("clones", effort, cells.len(), u64::from(options.count), |cell, _| {
         let (worker, task) = cells[cell];
         let phases = workers[worker].ask(&Ask { task, count: BATCH })?;
         let all = |of: fn(&Phases) -> f64| phases.iter().map(of).collect();
         Ok(vec![("fork", all(|phases| phases.fork)), ("cycle", all(|phases| phases.cycle))])
     });
-    for (&(worker, task), series) in cells.iter().zip(&sampled.cells) {
-        let way = Way::ALL[worker];
+    taken.keep(run, |cell, measure| {
+        let (worker, task) = cells[cell];
         let ready = workers[worker].ready();
-        for series in series {
-            let chosen =
-                [("measure", json!(series.measure)), ("libraries", json!(options.count)), ("task", json!(task.name()))];
-            let observed = [("sealed_bytes", json!(ready.sealed)), ("mappings", json!(ready.mappings))];
-            results.keep(way.name(), chosen, observed, "us", series, sampled.ended)?;
-        }
-    }
-    done
+        let chosen = json!({ "measure": measure, "libraries": options.count, "task": task.as_ref() });
+        let observed = json!({ "sealed_bytes": ready.sealed, "mappings": ready.mappings });
+        Row::of(Way::ALL[worker].as_ref(), "us", chosen).beside(observed)
+    })
 }
 
 /// The source of a library: a table that is relocated when it is loaded, data, and a function that uses both.
@@ -117,28 +106,23 @@ long use_library(long i)
 ";
 
 /// Compiles `count` libraries, each from a file of its own.
-fn compile(place: &Path, count: u32, progress: &mut dyn Progress) -> Result<Vec<PathBuf>, BenchError> {
+fn compile(place: &Path, count: u32, run: &mut Run) -> Result<Vec<PathBuf>> {
     let source = place.join("library.c");
-    std::fs::write(&source, SOURCE).map_err(|error| BenchError::system("write a library's source", error))?;
+    std::fs::write(&source, SOURCE).or_cant("write a library's source")?;
     let mut all = Vec::new();
     for i in 0..count {
         let library = place.join(format!("library{i}.so"));
-        let mut compiler = Command::new("cc");
-        compiler.args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-        let output = compiler.output().map_err(|error| BenchError::system("run the C compiler, cc", error))?;
-        if !output.status.success() {
-            return Err(BenchError::Unable(format!("cc: {}", String::from_utf8_lossy(&output.stderr).trim())));
-        }
+        cc(&["-O1", "-shared", "-fPIC"], &source, &library)?;
         all.push(library);
-        progress.step();
+        run.step();
     }
     Ok(all)
 }
 
 fn report(document: &Document) -> String {
     let of = |way: Way, task: Task, measure: &str| {
-        let wanted = [("measure", json!(measure)), ("task", json!(task.name()))];
-        document.find(EXPERIMENT, way.name(), &wanted)
+        let wanted = [("measure", json!(measure)), ("task", json!(task.as_ref()))];
+        document.find(EXPERIMENT, way.as_ref(), &wanted)
     };
     let mut rows = Vec::new();
     for task in Task::ALL {
@@ -150,8 +134,8 @@ fn report(document: &Document) -> String {
             };
             let mappings = fork.observed.get("mappings").and_then(serde_json::Value::as_u64).unwrap_or(0);
             rows.push(vec![
-                task.name().to_owned(),
-                way.name().to_owned(),
+                task.as_ref().to_owned(),
+                way.as_ref().to_owned(),
                 mappings.to_string(),
                 time(fork.p50),
                 share(fork, "fork"),
@@ -160,8 +144,7 @@ fn report(document: &Document) -> String {
             ]);
         }
     }
-    let count = document.records.iter().find(|record| record.experiment == EXPERIMENT);
-    let count = count.and_then(|record| record.chosen.get("libraries")?.as_u64()).unwrap_or(0);
+    let count = document.of(EXPERIMENT).find_map(|record| record.number("libraries")).unwrap_or(0);
     let headers = ["clone", "libraries' data", "mappings", "fork", "share", "cycle", "share"];
     let head = format!(
         "A program with {count} large libraries, and hardly any memory besides; medians of interleaved rounds. A share is \
@@ -169,7 +152,7 @@ fn report(document: &Document) -> String {
     );
     let verdict = of(Way::Sealed, Task::End, "fork").zip(of(Way::SealedWithout, Task::End, "fork"));
     let verdict = verdict.filter(|_| count == PROMISED.0).map(|(after, before)| {
-        let met = if after.p50 / before.p50 <= PROMISED.1 { "met" } else { "missed" };
+        let met = cells::met(after.p50 / before.p50 <= PROMISED.1);
         format!("A fork with {count} libraries takes ≤ {} × what it took with their data left out: {met}", PROMISED.1)
     });
     page(document, [format!("{head}\n{}", render(&headers, &rows, 2))].into_iter().chain(verdict))

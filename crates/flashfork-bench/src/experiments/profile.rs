@@ -10,19 +10,15 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::experiments::fork::{Ask, Batch, ForkSubject, Probe};
-use crate::subjects::Method;
-use crate::subjects::memory;
-use crate::subjects::parent::Spec;
-use flashfork_measure::experiment::{Experiment, Places, Results, page};
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::workdir::WorkDir;
-use flashfork_measure::{BenchError, Progress};
-use flashfork_terminal::size::Size;
-use flashfork_terminal::table::{render, three_figures};
+use crate::subjects::{Method, memory, parent::Spec};
+use flashfork_measure::{Document, Experiment, Result, Row, Run, WorkDir, page};
+use flashfork_terminal::{
+    size::Size,
+    table::{render, three_figures},
+};
 use perf::Recording;
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "profile";
+pub(crate) const EXPERIMENT: &str = "profile";
 
 /// How many functions are kept, and shown.
 const KEPT: usize = 25;
@@ -43,51 +39,48 @@ pub struct ProfileOptions {
 impl Experiment for ProfileOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "Where the time of a plain fork goes in the kernel, by perf";
+    const PAGE: fn(&Document) -> String = text;
 
-    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        measure(self, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        text(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        measure(self, run)
     }
 }
 
-fn measure(options: &ProfileOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+fn measure(options: &ProfileOptions, run: &mut Run) -> Result {
     let (method, size) = (Method::Fork4k, options.size.0);
     memory::require(&memory::headroom()?, format!("{}", options.size), method.memory_needed(size))?;
     let dir = WorkDir::new(None)?;
     let file = dir.path().join("perf.data");
-    progress.begin("filling memory", 1);
+    run.begin("filling memory", 1);
     let mut worker = Spec::here(method, size)?.start::<ForkSubject>()?;
-    progress.step();
-    progress.begin("forking under perf", options.seconds);
+    run.step();
+    run.begin("forking under perf", options.seconds);
     let recording = Recording::start(worker.pid(), &file)?;
     let (begin, mut shown) = (Instant::now(), 0);
-    while begin.elapsed() < Duration::from_secs(options.seconds) && !progress.interrupted() {
+    while begin.elapsed() < Duration::from_secs(options.seconds) && !run.interrupted() {
         let batch = Batch { probe: Probe::Exit, samples: usize::MAX, budget: 200_000, start: None, seed: 1 };
         worker.ask(&Ask::Batch(batch))?;
         while shown < begin.elapsed().as_secs().min(options.seconds) {
-            progress.step();
+            run.step();
             shown += 1;
         }
     }
     recording.stop()?;
     let shares = perf::shares(&file)?;
     for (symbol, share) in shares.iter().take(KEPT) {
-        let chosen = [("measure", json!("share_of_time")), ("size", json!(size)), ("function", json!(symbol))];
-        results.records.push(Record::new(EXPERIMENT, method.name(), chosen, "ratio", vec![*share])?);
+        let chosen = json!({ "measure": "share_of_time", "size": size, "function": symbol });
+        run.keep(Row::of(method.as_ref(), "ratio", chosen), vec![*share])?;
     }
     Ok(())
 }
 
 fn text(document: &Document) -> String {
-    let size = document.records.first().and_then(|record| record.chosen.get("size")?.as_u64()).unwrap_or(0);
+    let size = document.records.first().and_then(|record| record.number("size")).unwrap_or(0);
     let rows: Vec<Vec<String>> = document
         .records
         .iter()
         .map(|record| {
-            let function = record.chosen.get("function").and_then(|name| name.as_str()).unwrap_or_default();
+            let function = record.text("function").unwrap_or_default();
             vec![function.to_owned(), format!("{} %", three_figures(record.p50 * 100.0))]
         })
         .collect();

@@ -10,25 +10,26 @@ mod client;
 mod load;
 mod server;
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use serde_json::json;
 
-use crate::subjects::Method;
-use crate::subjects::memory;
-use crate::subjects::parent::RESERVE;
-use flashfork_measure::experiment::{Experiment, Places, Results, page};
-use flashfork_measure::order::shuffled_round;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::{BenchError, Progress};
-use flashfork_terminal::size::{Size, show};
-use flashfork_terminal::table::{render, time};
+use crate::once::count;
+use crate::subjects::{
+    Method, memory,
+    parent::{self, RESERVE},
+};
+use flashfork_measure::{
+    BenchError, Document, Experiment, Result, Row, Run, median_time, order::shuffled_round, page, shown, titled,
+};
+use flashfork_terminal::{
+    size::{Size, show},
+    table::time,
+};
 use load::Load;
 use server::Server;
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "redis";
+pub(crate) const EXPERIMENT: &str = "redis";
 
 /// Percentiles of the paper's table 4, with its latencies in milliseconds: fork and on-demand fork.
 const PAPER: [(f64, f64, f64); 6] = [
@@ -49,19 +50,19 @@ pub struct RedisOptions {
     pub size: Size,
 
     /// How often each method is measured
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count(1..=100))]
     pub rounds: u32,
 
     /// Snapshots counted in each round
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = count(1..=100))]
     pub snapshots: u32,
 
     /// Connections
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = count(1..=64))]
     pub connections: u32,
 
     /// Requests under way on each connection
-    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = count(1..=100_000))]
     pub depth: u32,
 
     /// The shim [default: the installed one]
@@ -82,37 +83,28 @@ impl Experiment for RedisOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str =
         "Real Redis: what its clients see while it takes snapshots, and how long its forks take";
+    const PAGE: fn(&Document) -> String = report;
 
-    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        measure(self, here, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        measure(self, run)
     }
 }
 
-fn measure(
-    options: &RedisOptions,
-    here: &dyn Places,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    let shim = &options.preload.clone().map_or_else(|| here.shim(), Ok)?;
+fn measure(options: &RedisOptions, run: &mut Run) -> Result {
+    let shim = &options.preload.clone().map_or_else(|| run.here.shim(), Ok)?;
     let size = options.size.0;
     // The data, the allocator's share, what a snapshot's clone makes copy, and the dump on a file system that may be
     // memory.
     memory::require(&memory::headroom()?, format!("a Redis with {}", show(size)), 3 * size + RESERVE)?;
-    let (methods, missing) = Method::here();
-    missing.into_iter().for_each(|(method, why)| results.leave_out(method.name(), why, progress));
+    let methods = parent::of_any_size(run);
     let mut samples: Vec<Samples> = methods.iter().map(|_| Samples::default()).collect();
     let mut left_out = vec![None; methods.len()];
     let mut random = fastrand::Rng::with_seed(size);
-    progress.begin("servers", u64::from(options.rounds) * methods.len() as u64);
+    run.begin("servers", u64::from(options.rounds) * methods.len() as u64);
     let mut done = Ok(());
     'rounds: for round in 0..options.rounds {
         for index in shuffled_round(methods.len(), &mut random) {
-            if progress.over(round as usize) {
+            if run.over(round as usize) {
                 break 'rounds;
             }
             if left_out[index].is_none() {
@@ -124,13 +116,13 @@ fn measure(
                     }
                 }
             }
-            progress.step();
+            run.step();
         }
     }
     for ((method, samples), why) in methods.into_iter().zip(samples).zip(left_out) {
         match why {
-            Some(why) => results.leave_out(method.name(), why, progress),
-            None => keep(results, method, options, samples)?,
+            Some(why) => run.leave_out(method.as_ref(), why),
+            None => keep(run, method, options, samples)?,
         }
     }
     done
@@ -143,7 +135,7 @@ fn visit(
     shim: &std::path::Path,
     samples: &mut Samples,
     seed: u64,
-) -> Result<Option<String>, BenchError> {
+) -> Result<Option<String>> {
     let mut server = Server::start(method, shim)?;
     let keys = server.fill(options.size.0)?;
     server.snapshot()?;
@@ -172,51 +164,41 @@ fn visit(
     Ok(None)
 }
 
-fn keep(results: &mut Results, method: Method, options: &RedisOptions, samples: Samples) -> Result<(), BenchError> {
-    let mut record = |measure: &str, percentile: Option<f64>, unit: &str, samples: Vec<f64>| {
-        if samples.is_empty() {
-            return Ok(());
-        }
-        let chosen = [
-            ("measure", json!(measure)),
-            ("size", json!(options.size.0)),
-            ("connections", json!(options.connections)),
-            ("depth", json!(options.depth)),
-        ];
-        let chosen = chosen.into_iter().chain(percentile.map(|percentile| ("percentile", json!(percentile))));
-        results.records.push(Record::new(EXPERIMENT, method.name(), chosen, unit, samples)?);
-        Ok::<(), BenchError>(())
+fn keep(run: &mut Run, method: Method, options: &RedisOptions, samples: Samples) -> Result {
+    let row = |measure: &str, unit| {
+        let RedisOptions { size, connections, depth, .. } = options;
+        let chosen = json!({ "measure": measure, "size": size.0, "connections": connections, "depth": depth });
+        Row::of(method.as_ref(), unit, chosen)
     };
     for (latencies, (percentile, ..)) in samples.latencies.into_iter().zip(PAPER) {
-        record("latency", Some(percentile), "us", latencies)?;
+        run.keep(row("latency", "us").chosen("percentile", percentile), latencies)?;
     }
-    record("rate", None, "1/s", samples.rates)?;
-    record("fork", None, "us", samples.forks)
+    run.keep(row("rate", "1/s"), samples.rates)?;
+    run.keep(row("fork", "us"), samples.forks)
 }
 
 fn report(document: &Document) -> String {
     let methods = || Method::ALL.into_iter();
-    let of = |method: Method, wanted: &[(&str, serde_json::Value)]| document.find(EXPERIMENT, method.name(), wanted);
+    let of = |method: Method, wanted: &[(&str, serde_json::Value)]| document.find(EXPERIMENT, method.as_ref(), wanted);
     let here: Vec<Method> = methods().filter(|method| of(*method, &[("measure", "fork".into())]).is_some()).collect();
     let mut latency = Vec::new();
     for (percentile, fork, on_demand) in PAPER {
         let wanted = [("measure", "latency".into()), ("percentile", percentile.into())];
-        let cell = |method: &Method| of(*method, &wanted).map_or(String::new(), |found| time(found.p50));
+        let cell = |method: &Method| median_time(of(*method, &wanted));
         let paper = [time(fork * 1e3), time(on_demand * 1e3)];
         latency.push([format!("{percentile} %")].into_iter().chain(here.iter().map(cell)).chain(paper).collect());
     }
-    let rate = |method: &Method| {
-        of(*method, &[("measure", "rate".into())]).map_or(String::new(), |found| format!("{:.0}/s", found.p50))
-    };
+    let rate =
+        |method: &Method| shown(of(*method, &[("measure", "rate".into())]).map(|found| format!("{:.0}/s", found.p50)));
     latency.push(["answers".to_owned()].into_iter().chain(here.iter().map(rate)).collect());
-    let names: Vec<&str> = here.iter().map(|method| method.name()).collect();
+    let names: Vec<&str> = here.iter().map(|method| method.as_ref()).collect();
     let headers: Vec<&str> =
         ["latency"].into_iter().chain(names.iter().copied()).chain(["paper: fork", "paper: on demand"]).collect();
     let mut forks: Vec<Vec<String>> = Vec::new();
     for method in &here {
         if let Some(found) = of(*method, &[("measure", "fork".into())]) {
             forks.push(vec![
-                method.name().to_owned(),
+                method.as_ref().to_owned(),
                 time(found.p50),
                 time(found.min),
                 time(found.max),
@@ -226,19 +208,13 @@ fn report(document: &Document) -> String {
     }
     forks.push(vec!["paper: fork (mean)".into(), time(7400.0), String::new(), String::new(), "5".into()]);
     forks.push(vec!["paper: on demand (mean)".into(), time(120.0), String::new(), String::new(), "5".into()]);
-    let size = document.records.iter().find_map(|record| record.chosen.get("size")?.as_u64()).unwrap_or(0);
-    page(
-        document,
-        [
-            format!(
-                "Redis with {}: latency of requests while it takes snapshots (median of the rounds)\n{}",
-                show(size),
-                render(&headers, &latency, 1)
-            ),
-            format!(
-                "Its forks, as Redis tells; with a seal, sealing anew what was written is part of them\n{}",
-                render(&["method", "median", "least", "most", "forks"], &forks, 1)
-            ),
-        ],
-    )
+    let size = document.records.iter().find_map(|record| record.number("size")).unwrap_or(0);
+    let title =
+        format!("Redis with {}: latency of requests while it takes snapshots (median of the rounds)", show(size));
+    let of_forks = "Its forks, as Redis tells; with a seal, sealing anew what was written is part of them";
+    let parts = [
+        titled(&title, &headers, &latency, 1),
+        titled(of_forks, &["method", "median", "least", "most", "forks"], &forks, 1),
+    ];
+    page(document, parts)
 }

@@ -25,24 +25,23 @@ use flashfork_core::Pages;
 use flashfork_core::region::{self, Region, Way};
 use serde_json::json;
 
-use crate::subjects::Method;
-use crate::subjects::memory;
-use crate::subjects::parent::{RESERVE, Spec};
+use crate::subjects::{
+    Method, memory,
+    parent::{RESERVE, Spec},
+};
 use cycle::{CycleSpec, Kept};
-use flashfork_measure::experiment::{Experiment, Places, Results, page};
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::sampling::{Effort, Visit, sample};
-use flashfork_measure::stats::Summary;
-use flashfork_measure::worker::{Registered, Subject, Worker};
-use flashfork_measure::{BenchError, Progress, pin};
-use flashfork_terminal::size::{Size, show};
-use flashfork_terminal::table::{render, time, time_range};
+use flashfork_measure::{
+    BenchError, Document, Effort, Experiment, Record, Registered, Result, Row, Run, Subject, Summary, Visit, Worker,
+    met, numbers, page, pin, spread,
+};
+use flashfork_terminal::{
+    size::{Size, show},
+    table::{render, time, time_range},
+};
 use pages::Accesses;
-use std::time::Duration;
 use subject::Ask;
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "rollback";
+pub(crate) const EXPERIMENT: &str = "rollback";
 
 /// How many pages are written between two rollbacks.
 const WRITTEN: [usize; 4] = [1, 10, 100, 1000];
@@ -94,80 +93,51 @@ pub(crate) enum Measure {
     Cycle,
 }
 
-impl Measure {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Rollback => "rollback",
-            Self::Write => "write",
-            Self::Cycle => "cycle",
-        }
-    }
-}
-
 impl Experiment for RollbackOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "Going back to a state: a region's rollback, by pages written since, and whole cycles";
     const WORKERS: &'static [Registered] =
         &[Registered::of::<RollbackSubject>(), Registered::of::<CycleSubject>(), Registered::of::<ProcessSubject>()];
+    const PAGE: fn(&Document) -> String = report;
 
-    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        measure(self, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        measure(self, run)
     }
 }
 
-fn measure(options: &RollbackOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+fn measure(options: &RollbackOptions, run: &mut Run) -> Result {
     let size = options.size.0;
     memory::require(&memory::headroom()?, format!("two regions of {}", show(size)), 2 * size + RESERVE)?;
     pin::pin(pin::chosen_cpu()?)?;
-    progress.begin("preparing regions", WAYS.len() as u64);
+    run.begin("preparing regions", WAYS.len() as u64);
     let mut regions = Vec::new();
     for (name, pages) in WAYS {
         let region = prepare(size, pages)?;
-        progress.step();
+        run.step();
         if pages == Pages::Auto && region.huge() < region.range().len() {
-            results.leave_out(name, "the kernel gave no 2 MB pages for all of it", progress);
+            run.leave_out(name, "the kernel gave no 2 MB pages for all of it");
         } else {
             regions.push((name, region));
         }
     }
     let cells: Vec<(usize, usize)> = (0..regions.len()).flat_map(|r| WRITTEN.map(|written| (r, written))).collect();
-    let effort = match options.quick {
-        true => Effort { warm_up: 1, least: 5, most: 20, precision: 0.05, cap: Duration::from_secs(10) },
-        false => Effort { warm_up: 1, least: 20, most: 100, precision: 0.02, cap: Duration::from_secs(60) },
-    };
-    let effort = effort.until(progress.deadline());
-    progress.begin("rollbacks", effort.steps());
+    let effort = if options.quick { Effort::precise(0.05, 5..=20, 10) } else { Effort::precise(0.02, 20..=100, 60) };
     let mut random = fastrand::Rng::with_seed(size);
-    let (sampled, done) = sample(cells.len(), &effort, size, progress, |cell, _| {
+    let taken = run.sample("rollbacks", effort, cells.len(), size, |cell, _| {
         let (region, written) = cells[cell];
         visit(&mut regions[region].1, written, &mut random)
     });
-    for (&(region, written), series) in cells.iter().zip(&sampled.cells) {
-        for series in series {
-            let chosen =
-                [("measure", json!(series.measure.name())), ("size", json!(size)), ("pages_written", json!(written))];
-            results.keep(regions[region].0, chosen, [], "us", series, sampled.ended)?;
-        }
-    }
-    done?;
+    taken.keep(run, |cell, measure| {
+        let (region, written) = cells[cell];
+        Row::of(regions[region].0, "us", json!({ "measure": measure, "size": size, "pages_written": written }))
+    })?;
     drop(regions);
-    if progress.interrupted() {
-        return Ok(());
-    }
-    measure_process(options, results, progress)?;
-    if progress.interrupted() {
-        return Ok(());
-    }
-    measure_cycles::<CycleSubject>("", &SIZES, options.size.0, options, results, progress)?;
-    if progress.interrupted() {
-        return Ok(());
-    }
-    let most = options.size.0.min(LARGEST_PROCESS);
-    measure_cycles::<ProcessSubject>(WHOLE, &PROCESS_SIZES, most, options, results, progress)
+    run.go_on()?;
+    measure_process(options, run)?;
+    run.go_on()?;
+    measure_cycles::<CycleSubject>("", &SIZES, size, options, run)?;
+    run.go_on()?;
+    measure_cycles::<ProcessSubject>(WHOLE, &PROCESS_SIZES, size.min(LARGEST_PROCESS), options, run)
 }
 
 /// Whole cycles, each kind in a worker of its own: what a region has found out by timing stays there. `of`: with what
@@ -177,88 +147,59 @@ fn measure_cycles<S: Subject<Spec = CycleSpec, Ready = bool, Ask = (), Reply = V
     sizes: &[u64],
     most: u64,
     options: &RollbackOptions,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+    run: &mut Run,
+) -> Result {
     let hot = sizes.iter().copied().filter(|size| *size < most).chain([most]).map(|size| (size, Accesses::Hot));
     for (size, accesses) in hot.chain([(most, Accesses::Scattered)]) {
-        let cell = format!("{of}cycles of {} {}", show(size), accesses.name());
+        let cell = format!("{of}cycles of {} {}", show(size), accesses.as_ref());
         let needed = Kept::ALL.len() as u64 * size + RESERVE;
         if let Err(e) = memory::require(&memory::headroom()?, format!("{} regions", Kept::ALL.len()), needed) {
-            results.leave_out(cell, e.to_string(), progress);
+            run.leave_out(cell, e.to_string());
             continue;
         }
-        progress.begin(&format!("preparing {cell}"), Kept::ALL.len() as u64);
+        run.begin(&format!("preparing {cell}"), Kept::ALL.len() as u64);
         let mut workers = Vec::new();
         for kept in Kept::ALL {
             let spec = CycleSpec { size, accesses, kept, cpu: pin::chosen_cpu()? };
-            let worker = Worker::<S>::start(format!("{cell} {}", kept.name()), &spec)?;
-            progress.step();
+            let worker = Worker::<S>::start(format!("{cell} {}", kept.as_ref()), &spec)?;
+            run.step();
             if *worker.ready() {
                 workers.push((kept, worker));
             } else {
-                results.leave_out(format!("{cell} {}", kept.name()), "nothing can be copied back here", progress);
+                run.leave_out(format!("{cell} {}", kept.as_ref()), "nothing can be copied back here");
             }
         }
         let effort = match options.quick {
-            true => Effort { warm_up: 1, least: 2, most: 10, precision: 0.05, cap: Duration::from_secs(5) },
-            false => Effort { warm_up: 2, least: 20, most: 100, precision: 0.02, cap: Duration::from_secs(30) },
+            true => Effort::precise(0.05, 2..=10, 5),
+            false => Effort { warm_up: 2, ..Effort::precise(0.02, 20..=100, 30) },
         };
-        let effort = effort.until(progress.deadline());
-        progress.begin(&cell, effort.steps());
-        let (sampled, done) = sample(workers.len(), &effort, size, progress, |cell, _| workers[cell].1.ask(&()));
-        for ((kept, _), series) in workers.iter().zip(&sampled.cells) {
-            for series in series {
-                let chosen = [
-                    ("measure", json!(series.measure.name())),
-                    ("size", json!(size)),
-                    ("accesses", json!(accesses.name())),
-                ];
-                results.keep(&format!("{of}{}", kept.name()), chosen, [], "us", series, sampled.ended)?;
-            }
-        }
-        done?;
-        if progress.interrupted() {
-            break;
-        }
+        let taken = run.sample(&cell, effort, workers.len(), size, |cell, _| workers[cell].1.ask(&()));
+        taken.keep(run, |cell, measure| {
+            let chosen = json!({ "measure": measure, "size": size, "accesses": accesses.as_ref() });
+            Row::of(format!("{of}{}", workers[cell].0.as_ref()), "us", chosen)
+        })?;
+        run.go_on()?;
     }
     Ok(())
 }
 
 /// A whole process, in a worker: this one has threads.
-fn measure_process(
-    options: &RollbackOptions,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+fn measure_process(options: &RollbackOptions, run: &mut Run) -> Result {
     let size = options.size.0;
     let mut worker = Spec::here(Method::Seal, size)?.start::<RollbackSubject>()?;
     // Each visit takes a snapshot, which costs as much as a seal.
-    let least = if options.quick { 2 } else { 5 };
-    let effort = Effort {
-        warm_up: 0,
-        least,
-        most: 2 * least,
-        precision: 0.05,
-        cap: Duration::from_secs(if options.quick { 20 } else { 120 }),
-    };
-    let effort = effort.until(progress.deadline());
-    progress.begin("restores of a process", effort.steps());
-    let (sampled, done) = sample(WRITTEN.len(), &effort, size, progress, |cell, round| {
+    let (least, seconds) = if options.quick { (2, 20) } else { (5, 120) };
+    let effort = Effort { warm_up: 0, ..Effort::precise(0.05, least..=2 * least, seconds) };
+    let taken = run.sample("restores of a process", effort, WRITTEN.len(), size, |cell, round| {
         worker.ask(&Ask { written: WRITTEN[cell], turns: TURNS, seed: round as u64 })
     });
-    for (&written, series) in WRITTEN.iter().zip(&sampled.cells) {
-        for series in series {
-            let chosen =
-                [("measure", json!(series.measure.name())), ("size", json!(size)), ("pages_written", json!(written))];
-            results.keep(PROCESS, chosen, [], "us", series, sampled.ended)?;
-        }
-    }
-    done
+    taken.keep(run, |cell, measure| {
+        Row::of(PROCESS, "us", json!({ "measure": measure, "size": size, "pages_written": WRITTEN[cell] }))
+    })
 }
 
 /// A sealed region; each page begins with its number.
-fn prepare(size: u64, pages: Pages) -> Result<Region, BenchError> {
+fn prepare(size: u64, pages: Pages) -> Result<Region> {
     let size = usize::try_from(size).map_err(|_| BenchError::Unable(format!("{size} bytes can't be addressed")))?;
     let mut region = Region::map(size, pages).map_err(unable)?;
     region.go_back_by(Some(Way::Drop));
@@ -280,7 +221,7 @@ fn bytes(region: &mut Region) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(range.start as *mut u8, range.len()) }
 }
 
-fn visit(region: &mut Region, written: usize, random: &mut fastrand::Rng) -> Result<Visit<Measure>, BenchError> {
+fn visit(region: &mut Region, written: usize, random: &mut fastrand::Rng) -> Result<Visit<Measure>> {
     let (mut back, mut write) = (Vec::new(), Vec::new());
     // The first turn finds caches full of the other cells' data: it is made and checked, but not counted.
     for turn in 0..=TURNS {
@@ -322,14 +263,14 @@ fn report(document: &Document) -> String {
                 name.to_owned(),
                 written.to_string(),
                 time(summary.p50),
-                time_range(summary.p10, summary.p90),
+                spread(Some(back)),
                 time(write.p50),
                 verdict(name, written, summary.p50),
             ]);
         }
     }
     let of = |record: &&Record| record.method == PROCESS || WAYS.iter().any(|(name, _)| record.method == *name);
-    let size = document.records.iter().filter(of).find_map(|record| record.chosen.get("size")?.as_u64()).unwrap_or(0);
+    let size = document.records.iter().filter(of).find_map(|record| record.number("size")).unwrap_or(0);
     let headers = ["method", "pages written", "rollback", "p10–p90", "writing them", "target"];
     let restores = format!(
         "A region of {0} that drops, and a process with as much memory\n{1}",
@@ -346,24 +287,22 @@ fn report(document: &Document) -> String {
 
 /// None where nothing of that was measured.
 fn cycles(document: &Document, begin: &str, title: &str) -> Option<String> {
-    let mut sizes: Vec<u64> = document.records.iter().filter_map(|r| r.chosen.get("size")?.as_u64()).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+    let sizes = numbers(&document.records, "size");
     let mut rows = Vec::new();
     for (accesses, size) in
         [Accesses::Hot, Accesses::Scattered].into_iter().flat_map(|a| sizes.iter().map(move |s| (a, *s)))
     {
         let of = |kept: Kept| {
-            let wanted = [("measure", json!("cycle")), ("size", json!(size)), ("accesses", json!(accesses.name()))];
-            Summary::of(&document.find(EXPERIMENT, &format!("{begin}{}", kept.name()), &wanted)?.samples)
+            let wanted = [("measure", json!("cycle")), ("size", json!(size)), ("accesses", json!(accesses.as_ref()))];
+            Summary::of(&document.find(EXPERIMENT, &format!("{begin}{}", kept.as_ref()), &wanted)?.samples)
         };
         for kept in Kept::ALL {
             let Some(summary) = of(kept) else { continue };
             let faster = of(Kept::Fork).map_or(String::new(), |fork| format!("{:.1}", fork.p50 / summary.p50));
             rows.push(vec![
                 show(size),
-                accesses.name().to_owned(),
-                format!("{begin}{}", kept.name()),
+                accesses.as_ref().to_owned(),
+                format!("{begin}{}", kept.as_ref()),
                 time(summary.p50),
                 time_range(summary.p10, summary.p90),
                 faster,
@@ -391,18 +330,15 @@ fn cycle_verdict(
     better: impl Iterator<Item = f64>,
 ) -> String {
     let least = TIMES_FASTER.iter().find(|(of, _)| *of == size && accesses == Accesses::Hot);
-    let said = |kept: bool| if kept { "met" } else { "missed" };
-    let faster = least.zip(fork).map(|((_, least), fork)| format!("≥ {least}: {}", said(fork / cycle >= *least)));
+    let faster = least.zip(fork).map(|((_, least), fork)| format!("≥ {least}: {}", met(fork / cycle >= *least)));
     let most = AT_MOST * better.fold(f64::INFINITY, f64::min);
-    let chosen = most.is_finite().then(|| format!("≤ {}: {}", time(most), said(cycle <= most)));
+    let chosen = most.is_finite().then(|| format!("≤ {}: {}", time(most), met(cycle <= most)));
     faster.into_iter().chain(chosen).collect::<Vec<_>>().join(", ")
 }
 
 fn verdict(name: &str, written: usize, p50: f64) -> String {
     let target = TARGETS.iter().find(|(pages, _)| name == WAYS[0].0 && *pages == written);
-    target.map_or(String::new(), |(_, most)| {
-        format!("≤ {}: {}", time(*most), if p50 <= *most { "met" } else { "missed" })
-    })
+    target.map_or(String::new(), |(_, most)| format!("≤ {}: {}", time(*most), met(p50 <= *most)))
 }
 
 #[cfg(test)]

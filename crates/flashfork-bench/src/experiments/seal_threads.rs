@@ -11,25 +11,21 @@ pub(crate) use subject::SealThreadsSubject;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::once::each_once;
-use crate::subjects::Method;
-use crate::subjects::engine::Pages;
-use crate::subjects::memory;
-use crate::subjects::parent::RESERVE;
-use flashfork_measure::experiment::{Experiment, Places, Results, page};
-use flashfork_measure::order::shuffled_rounds;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::Summary;
-use flashfork_measure::worker::{Registered, Worker};
-use flashfork_measure::{BenchError, Progress, pin};
-use flashfork_terminal::size::{Size, show};
-use flashfork_terminal::table::{render, time};
+use crate::once::{count, each_once};
+use crate::subjects::{Method, engine::Pages, memory, parent::RESERVE};
+use flashfork_measure::{
+    BenchError, Document, Experiment, OrCant, Record, Registered, Result, Row, Run, Summary, Worker,
+    order::shuffled_rounds, page, pin,
+};
+use flashfork_terminal::{
+    size::{Size, show},
+    table::{render, time},
+};
 use subject::{Ask, Reply, Spec};
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "seal-threads";
+pub(crate) const EXPERIMENT: &str = "seal-threads";
 
 /// SIGSTOP and SIGCONT in records.
 const BASELINE: &str = "sigstop";
@@ -46,11 +42,11 @@ pub struct SealThreadsOptions {
 
     /// Numbers of threads beside the one that seals
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1,4,16",
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+          value_parser = count(1..=1000))]
     pub threads: Vec<u32>,
 
     /// How often each is sealed
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1..=1000))]
     pub rounds: u32,
 }
 
@@ -58,13 +54,10 @@ impl Experiment for SealThreadsOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "How long threads stand still while their process is sealed";
     const WORKERS: &'static [Registered] = &[Registered::of::<SealThreadsSubject>()];
+    const PAGE: fn(&Document) -> String = report;
 
-    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        measure(self, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        measure(self, run)
     }
 }
 
@@ -82,7 +75,7 @@ struct Cell {
     longest: Vec<f64>,
 }
 
-fn measure(options: &SealThreadsOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+fn measure(options: &SealThreadsOptions, run: &mut Run) -> Result {
     let cpu = pin::chosen_cpu()?;
     let Some(other_cpu) = pin::allowed_cpus()?.into_iter().find(|other| *other != cpu) else {
         return Err(BenchError::Unable("with one CPU every thread waits for the others: two are needed".into()));
@@ -97,24 +90,24 @@ fn measure(options: &SealThreadsOptions, results: &mut Results, progress: &mut d
                 cells.push(Cell { spec, pages, pauses, stops, seconds, counts, means, longest });
             }
         }
-        progress.begin(&format!("{}: sealing", show(size)), u64::from(options.rounds) * cells.len() as u64);
+        run.begin(&format!("{}: sealing", show(size)), u64::from(options.rounds) * cells.len() as u64);
         let mut done = Ok(());
         'rounds: for (made, order) in
             shuffled_rounds(options.rounds as usize, cells.len(), size).into_iter().enumerate()
         {
             for index in order {
-                if progress.over(made) {
+                if run.over(made) {
                     break 'rounds;
                 }
                 done = cells[index].visit();
                 if done.is_err() {
                     break 'rounds;
                 }
-                progress.step();
+                run.step();
             }
         }
         for cell in cells {
-            cell.keep(results)?;
+            cell.keep(run)?;
         }
         done?;
     }
@@ -123,7 +116,7 @@ fn measure(options: &SealThreadsOptions, results: &mut Results, progress: &mut d
 
 impl Cell {
     /// A process is made, stopped and continued, sealed, and looked at.
-    fn visit(&mut self) -> Result<(), BenchError> {
+    fn visit(&mut self) -> Result {
         let name = format!("seal-threads {}, {} threads", show(self.spec.size), self.spec.threads);
         let mut worker = Worker::<SealThreadsSubject>::start(name, &self.spec)?;
         worker.ask(&Ask::Watch)?;
@@ -142,8 +135,8 @@ impl Cell {
         Ok(())
     }
 
-    fn keep(self, results: &mut Results) -> Result<(), BenchError> {
-        let method = Method::Seal.name();
+    fn keep(self, run: &mut Run) -> Result {
+        let method = Method::Seal.as_ref();
         for (method, measure, unit, samples) in [
             (method, "gap", "us", self.pauses),
             (method, "seal_time", "s", self.seconds),
@@ -152,25 +145,18 @@ impl Cell {
             (method, "pause_longest", "us", self.longest),
             (BASELINE, "gap", "us", self.stops),
         ] {
-            if samples.is_empty() {
-                continue;
-            }
-            let chosen = [
-                ("measure", json!(measure)),
-                ("size", json!(self.spec.size)),
-                ("threads", json!(self.spec.threads)),
-                ("pages", json!(self.pages)),
-            ];
-            results.records.push(Record::new(EXPERIMENT, method, chosen, unit, samples)?);
+            let Spec { size, threads, .. } = self.spec;
+            let chosen = json!({ "measure": measure, "size": size, "threads": threads, "pages": self.pages });
+            run.keep(Row::of(method, unit, chosen), samples)?;
         }
         Ok(())
     }
 }
 
 /// What a shell's `kill -STOP` and `kill -CONT` do, one right after the other has taken hold.
-fn stop_and_continue(pid: u32) -> Result<(), BenchError> {
+fn stop_and_continue(pid: u32) -> Result {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(BenchError::Unable("a worker has no id".into()))?;
-    let send = |signal| kill_process(pid, signal).map_err(|e| BenchError::system("stop or continue a worker", e));
+    let send = |signal| kill_process(pid, signal).or_cant("stop or continue a worker");
     send(Signal::STOP)?;
     match waitpid(Some(pid), WaitOptions::UNTRACED) {
         Ok(Some((_, status))) if status.stopped() => {}
@@ -182,34 +168,25 @@ fn stop_and_continue(pid: u32) -> Result<(), BenchError> {
 
 fn report(document: &Document) -> String {
     let mut rows = Vec::new();
-    for gaps in &document.records {
-        let is_gap = |record: &Record| record.chosen.get("measure") == Some(&json!("gap"));
-        if gaps.method != Method::Seal.name() || !is_gap(gaps) {
-            continue;
-        }
+    let is_gap = |record: &&Record| record.method == Method::Seal.as_ref() && record.text("measure") == Some("gap");
+    for gaps in document.records.iter().filter(is_gap) {
         let same = |method: &str, measure: &str| {
-            let key = |name: &str| gaps.chosen.get(name).cloned().unwrap_or_default();
-            let wanted = [
-                ("measure", json!(measure)),
-                ("size", key("size")),
-                ("threads", key("threads")),
-                ("pages", key("pages")),
-            ];
+            let mut wanted: Vec<(&str, Value)> = ["size", "threads", "pages"]
+                .map(|name| (name, gaps.chosen.get(name).cloned().unwrap_or_default()))
+                .into();
+            wanted.push(("measure", measure.into()));
             document.find(EXPERIMENT, method, &wanted)
         };
-        let number = |name: &str| gaps.chosen.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
-        let count = same(Method::Seal.name(), "pauses").map_or(0.0, |r| r.samples.iter().sum());
-        let seconds = same(Method::Seal.name(), "seal_time").map_or(0.0, |r| r.p50);
-        let mean = same(Method::Seal.name(), "pause_mean").map_or(0.0, |r| r.p50);
-        let longest = same(Method::Seal.name(), "pause_longest").map_or(0.0, |r| r.max);
+        let of = |measure: &str, figure: fn(&Record) -> f64| same(Method::Seal.as_ref(), measure).map_or(0.0, figure);
+        let number = |name: &str| gaps.number(name).unwrap_or(0);
         let mut row = vec![
             show(number("size")),
             if gaps.chosen.get("pages") == Some(&json!(Pages::Small)) { "4 KB".into() } else { "2 MB".into() },
             number("threads").to_string(),
-            format!("{:.2} s", seconds),
-            count.to_string(),
-            time(mean),
-            time(longest),
+            format!("{:.2} s", of("seal_time", |record| record.p50)),
+            of("pauses", |record| record.samples.iter().sum()).to_string(),
+            time(of("pause_mean", |record| record.p50)),
+            time(of("pause_longest", |record| record.max)),
         ];
         row.extend(spread(&gaps.samples));
         row.extend(spread(&same(BASELINE, "gap").map_or(Vec::new(), |r| r.samples.clone())));

@@ -8,55 +8,64 @@
 mod case;
 mod cycle;
 mod found;
-mod options;
 mod plan;
 mod report;
 mod rounds;
 mod subject;
 
-pub use options::UnitTestOptions;
 pub(crate) use subject::UnitTestSubject;
 
-use crate::subjects::Method;
-use crate::subjects::database::Image;
-use crate::subjects::memory;
-use flashfork_measure::experiment::{Experiment, Places, Results};
-use flashfork_measure::record::Document;
-use flashfork_measure::workdir::WorkDir;
-use flashfork_measure::worker::Registered;
-use flashfork_measure::{BenchError, Progress, pin};
-use flashfork_terminal::size;
-use plan::Plan;
+use crate::once::count;
+use crate::subjects::{database::Image, memory, parent};
+use flashfork_measure::{Document, Experiment, Registered, Result, Run, WorkDir, pin};
+use flashfork_terminal::size::{self, Size};
+use std::path::PathBuf;
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "unit-test";
+pub(crate) const EXPERIMENT: &str = "unit-test";
+
+/// Options of the experiment.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Example: flashfork bench unit-test --size 256M --jobs 2")]
+pub struct UnitTestOptions {
+    /// Size of the database, in bytes or with K, M, G
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub size: Size,
+
+    /// How many test harnesses run at the same time, each with a database of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1..=256))]
+    pub jobs: u32,
+
+    /// Rounds of interleaved batches of clones; more rounds, tighter intervals
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = count(1..=100_000))]
+    pub rounds: u32,
+
+    /// Where the database image is kept between runs [default: the user's cache directory]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+}
 
 impl Experiment for UnitTestOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "Real SQLite: each test in a clone of one warmed database";
     const WORKERS: &'static [Registered] = &[Registered::of::<UnitTestSubject>()];
+    const PAGE: fn(&Document) -> String = report::render_all;
 
-    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        let (methods, missing) = Method::here();
-        missing.into_iter().for_each(|(method, why)| results.leave_out(method.name(), why, progress));
-        let plan = Plan::new(self, methods, &pin::allowed_cpus()?, &memory::headroom()?)?;
-        progress.begin(&format!("database of {}", plan.size), 1);
-        let cache = self.cache.clone().map_or_else(|| here.cache("bench"), Ok)?;
+    fn measure(&self, run: &mut Run) -> Result {
+        let methods = parent::of_any_size(run);
+        let cpus = plan::cpus(self, &methods, &pin::allowed_cpus()?, &memory::headroom()?)?;
+        let cache = self.cache.clone().map_or_else(|| run.here.cache("bench"), Ok)?;
         let work = WorkDir::new(Some(&cache))?;
-        let image = Image::obtain(plan.size.0, &cache, work.path())?;
-        progress.step();
+        run.begin(&format!("database of {}", self.size), 1);
+        let image = Image::obtain(self.size.0, &cache, work.path())?;
+        run.step();
         if let Some(took) = image.built_in {
-            progress.note(&format!(
+            run.progress.note(&format!(
                 "the database image ({}, built in {:.0} s) is kept for later runs: {}",
                 size::show(image.bytes),
                 took.as_secs_f64(),
                 image.path.display()
             ));
         }
-        rounds::measure(&plan, &image, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report::render_all(document)
+        rounds::measure(self, &methods, &cpus, &image, run)
     }
 }

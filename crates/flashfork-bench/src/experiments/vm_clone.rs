@@ -11,57 +11,85 @@
 mod density;
 mod found;
 mod linux;
-mod options;
 mod plan;
 mod report;
 mod targets;
 mod tiny;
 
-pub use options::{GuestKind, VmCloneOptions};
-
+use crate::once::{count, size_that};
 use crate::subjects::vm_host::Host;
-use flashfork_measure::experiment::{Experiment, Places, Results};
-use flashfork_measure::record::Document;
-use flashfork_measure::{BenchError, Progress};
+use flashfork_measure::{Document, Experiment, Result, Run};
+use flashfork_terminal::size::Size;
 use plan::Plan;
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "vm-clone";
+pub(crate) const EXPERIMENT: &str = "vm-clone";
+
+/// What runs in the virtual machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum GuestKind {
+    /// A few bytes of code, which run on any `/dev/kvm`.
+    Tiny,
+    /// Debian's cloud kernel with the agent.
+    Linux,
+}
+
+/// Options of the experiment.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(after_help = "Example: flashfork bench vm-clone --guests tiny --sizes 128M,1G")]
+pub struct VmCloneOptions {
+    /// Sizes of the guests' memory: multiples of 2M; a size that doesn't fit is refused. Without this flag: 128M, 256M,
+    /// 512M, 1G, 2G, 4G and 8G as far as they fit together, Linux guests 128M and 1G
+    #[arg(long, value_delimiter = ',', value_name = "SIZE,...", value_parser = guest_memory)]
+    pub sizes: Option<Vec<Size>>,
+
+    /// What runs in the guests; Linux needs a KVM that boots it, in the lab if not here
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "GUEST,...", default_values_t = [GuestKind::Tiny])]
+    pub guests: Vec<GuestKind>,
+
+    /// Rounds of interleaved batches; more rounds, tighter intervals [default: 40, with --quick 5; Linux guests 5 and
+    /// 2]
+    #[arg(long, value_name = "N", value_parser = count(1..=100_000))]
+    pub rounds: Option<u32>,
+
+    /// Fewer rounds and sizes up to 512M: less than a minute with tiny guests
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// A size that guests can have on pages of every kind.
+pub(crate) fn guest_memory(text: &str) -> Result<Size, String> {
+    size_that(text, |bytes| bytes > 0 && bytes.is_multiple_of(2 << 20), "is no multiple of 2M above zero")
+}
 
 impl Experiment for VmCloneOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "What a clone of a virtual machine costs by size of its memory, against booting one";
+    const PAGE: fn(&Document) -> String = report::render_all;
 
-    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        let host = Host::open(here)?;
+    fn measure(&self, run: &mut Run) -> Result {
+        let host = Host::open(run.here)?;
         let plan = Plan::new(self)?;
-        plan.missing.iter().for_each(|(cell, why)| results.leave_out(cell, why, progress));
+        plan.missing.iter().for_each(|(cell, why)| run.leave_out(cell, why));
         for (index, guest) in plan.guests.iter().enumerate() {
-            if progress.interrupted() {
-                break;
-            }
-            if progress.deadline().passed() {
-                results.no_time_for(format!("{} guests", guest.name()), progress);
+            run.go_on()?;
+            if run.no_time_for(format!("{} guests", guest.as_ref())) {
                 continue;
             }
-            let deadline = progress.deadline().part(1.0 / (plan.guests.len() - index) as f64);
+            let deadline = run.deadline().part(1.0 / (plan.guests.len() - index) as f64);
             match guest {
                 GuestKind::Tiny => {
-                    tiny::measure(&host, &plan, deadline, results, progress)?;
-                    density::measure(&host, &plan, results, progress)?;
+                    tiny::measure(&host, &plan, deadline, run)?;
+                    density::measure(&host, &plan, run)?;
                 }
-                GuestKind::Linux => linux::measure(&host, here, &plan, deadline, results, progress)?,
+                GuestKind::Linux => linux::measure(&host, &plan, deadline, run)?,
             }
         }
         Ok(())
     }
 
-    fn page(document: &Document) -> String {
-        report::render_all(document)
-    }
-
-    fn figure(document: &Document) -> Option<Result<String, BenchError>> {
-        let own: Vec<_> = document.records.iter().filter(|record| record.experiment == EXPERIMENT).collect();
+    fn figure(document: &Document) -> Option<Result<String>> {
+        let own: Vec<_> = document.of(EXPERIMENT).collect();
         (!own.is_empty()).then(|| crate::figure::of_machines(&own, &document.host))
     }
 }

@@ -8,30 +8,37 @@
 //!   copied back whatever KVM's paging is; a shell drops where KVM keeps shadows of page tables;
 //! - made anew, a clone of the template in a shell of its own, which is started, claimed and ended;
 //! - booted, in such a shell.
+//!
+//! With `--qemu` it is about the paper's machine instead: see `qemu.rs`.
 
 mod code;
 mod execution;
-mod options;
+mod qemu;
 mod report;
 
-pub use options::VmFuzzOptions;
+use std::path::PathBuf;
 
-use crate::subjects::memory;
-use crate::subjects::vm_host::Host;
-use flashfork_measure::experiment::{Experiment, Places, Results};
-use flashfork_measure::record::Document;
-use flashfork_measure::{BenchError, Progress};
+use crate::once::count;
+use crate::subjects::{
+    memory,
+    vm_host::{Host, size},
+};
+use code::MOST;
+use flashfork_measure::{Document, Experiment, Result, Run};
+use flashfork_terminal::size::Size;
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "vm-fuzz";
+pub(crate) const EXPERIMENT: &str = "vm-fuzz";
 
 /// Left to the rest of the machine and to the clones.
 const RESERVE: u64 = 512 << 20;
 
 /// What comes before an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 enum Way {
+    #[strum(serialize = "rollback, copying")]
     Copy,
+    #[strum(serialize = "rollback, dropping")]
     Drop,
     Clone,
     Boot,
@@ -39,15 +46,49 @@ enum Way {
 
 impl Way {
     const ALL: [Self; 4] = [Self::Copy, Self::Drop, Self::Clone, Self::Boot];
+}
 
-    /// As records name it.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Copy => "rollback, copying",
-            Self::Drop => "rollback, dropping",
-            Self::Clone => "clone",
-            Self::Boot => "boot",
-        }
+/// Options of the experiment.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Example: flashfork bench vm-fuzz --size 256M --pages 200")]
+pub struct VmFuzzOptions {
+    /// Fork a QEMU that runs Linux, as the paper does, and have its children make system calls; it takes --size, too
+    #[arg(long, conflicts_with = "pages")]
+    pub qemu: bool,
+
+    /// With --qemu: keep that machine in this directory, for afl-fuzz (docs/FUZZING.md); one that is there is used
+    #[arg(long, requires = "qemu", value_name = "DIR")]
+    pub keep: Option<PathBuf>,
+
+    /// The guest's memory: a multiple of 2M from 16M to 3G
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    pub size: Size,
+
+    /// Pages that an execution writes: even numbers up to 2000
+    #[arg(long, value_delimiter = ',', value_name = "N,...", default_values_t = [20, 200, 2000], value_parser = pages)]
+    pub pages: Vec<u32>,
+
+    /// Rounds of interleaved executions; more rounds, tighter intervals [default: 20, with --quick 6]
+    #[arg(long, value_name = "N", value_parser = count(1..=100_000))]
+    pub rounds: Option<u32>,
+
+    /// Fewer rounds
+    #[arg(long)]
+    pub quick: bool,
+}
+
+impl VmFuzzOptions {
+    /// How many rounds are made.
+    fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(if self.quick { 6 } else { 20 }) as usize
+    }
+}
+
+/// So many can be written.
+fn pages(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(pages) if (2..=MOST).contains(&pages) && pages % 2 == 0 => Ok(pages),
+        _ => Err(format!("{text} is no even number from 2 to {MOST}")),
     }
 }
 
@@ -55,14 +96,15 @@ impl Experiment for VmFuzzOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str =
         "What fuzzing takes in virtual machines that are taken back, cloned or booted each time";
+    const PAGE: fn(&Document) -> String =
+        |document| qemu::render(document).unwrap_or_else(|| report::render_all(document));
 
-    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        let host = Host::open(here)?;
+    fn measure(&self, run: &mut Run) -> Result {
+        if self.qemu {
+            return qemu::measure(self, run);
+        }
+        let host = Host::open(run.here)?;
         memory::require(&memory::headroom()?, format!("a template of {}", self.size), 2 * self.size.0 + RESERVE)?;
-        execution::measure(&host, self, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report::render_all(document)
+        execution::measure(&host, self, run)
     }
 }

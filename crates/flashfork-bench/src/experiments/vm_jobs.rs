@@ -16,35 +16,63 @@
 
 mod found;
 mod guests;
-mod options;
+mod jobs;
 mod report;
-mod run;
-
-pub use options::VmJobsOptions;
 
 use std::fs::File;
 
-use crate::subjects::memory;
-use crate::subjects::vm_host::{Host, MemoryPages, linux};
-use flashfork_measure::experiment::{Experiment, Places, Results};
-use flashfork_measure::record::Document;
-use flashfork_measure::sampling::{Effort, sample};
-use flashfork_measure::{BenchError, Progress};
+use crate::once::{asked_of, count};
+use crate::subjects::{
+    memory,
+    vm_host::{Host, MemoryPages, linux},
+};
+use flashfork_measure::{BenchError, Document, Effort, Experiment, Result, Run};
+use found::Work;
 use found::{Cell, Method};
 use guests::{Guests, Kind};
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "vm-jobs";
+pub(crate) const EXPERIMENT: &str = "vm-jobs";
 
 /// Left to the rest of the machine and to what clones write.
 const RESERVE: u64 = 1 << 30;
 
+/// Options of the experiment.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Example: flashfork bench vm-jobs --jobs java --quick; where KVM boots no Linux guests: \
+                        scripts/bench-vm-lab vm-jobs --quick")]
+pub struct VmJobsOptions {
+    /// Which jobs: a compilation, a Java program's, or both in turn
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "JOB,...", default_values_t = Work::ALL)]
+    pub jobs: Vec<Work>,
+
+    /// Rounds of interleaved batches; more rounds, tighter intervals [default: 8, with --quick 2]
+    #[arg(long, value_name = "N", value_parser = count(1..=100_000))]
+    pub rounds: Option<u32>,
+
+    /// Fewer rounds
+    #[arg(long)]
+    pub quick: bool,
+}
+
+impl VmJobsOptions {
+    /// Each once, in table order.
+    pub(super) fn works(&self) -> Vec<Work> {
+        asked_of(Work::ALL, Some(&self.jobs))
+    }
+
+    /// How many rounds are made.
+    fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(if self.quick { 2 } else { 8 }) as usize
+    }
+}
+
 impl Experiment for VmJobsOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "What jobs in virtual machines take that were booted, cloned and rolled back";
+    const PAGE: fn(&Document) -> String = report::render_all;
 
-    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        let host = Host::open(here)?;
+    fn measure(&self, run: &mut Run) -> Result {
+        let host = Host::open(run.here)?;
         let works = self.works();
         let mut kinds: Vec<Kind> = works.iter().flat_map(|work| work.kinds()).copied().collect();
         kinds.sort_unstable();
@@ -52,42 +80,31 @@ impl Experiment for VmJobsOptions {
         // Templates on pages of both kinds.
         let needed = 2 * kinds.iter().map(|kind| kind.memory()).sum::<u64>() + RESERVE;
         memory::require(&memory::headroom()?, "templates and their clones".to_owned(), needed)?;
-        let image = here.cache("bench")?.join("vm-jobs.ext4");
+        let image = run.here.cache("bench")?.join("vm-jobs.ext4");
         let disk = File::open(&image).map_err(|error| {
             BenchError::Unable(format!(
                 "no disk for the guests at {}: {error}; make it with scripts/vm-jobs-image",
                 image.display()
             ))
         })?;
-        let guest = linux::guest(here, progress)?;
-        progress.begin("templates of guests that wait for jobs", kinds.len() as u64);
+        let guest = linux::guest(run)?;
+        run.begin("templates of guests that wait for jobs", kinds.len() as u64);
         let mut guests = Guests::new(&host, guest, disk);
         for kind in kinds {
-            if progress.interrupted() {
-                return Ok(());
-            }
+            run.go_on()?;
             let huge_fraction = guests.add(kind)?;
             if guests.template(kind, MemoryPages::Thp).is_none() {
                 let why = format!("only {:.0} % of it got 2 MB pages", huge_fraction * 100.0);
-                results.leave_out(format!("{}, template on 2 MB pages", kind.name()), why, progress);
+                run.leave_out(format!("{}, template on 2 MB pages", kind.as_ref()), why);
             }
-            progress.step();
+            run.step();
         }
         let all = works.iter().flat_map(|work| Method::ALL.map(|method| Cell { work: *work, method }));
         let cells: Vec<Cell> = all.filter(|cell| guests.can(*cell)).collect();
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let effort = Effort::rounds(self.rounds()).until(progress.deadline());
-        progress.begin("interleaved rounds of jobs", effort.steps());
-        let (sampled, done) = sample(cells.len(), &effort, cells.len() as u64, progress, |cell, _| {
-            run::batch(&guests, cells[cell], cpus)
-        });
-        for (cell, series) in cells.iter().zip(&sampled.cells) {
-            series.iter().try_for_each(|series| cell.keep(cpus, series, sampled.ended, results))?;
-        }
-        done
-    }
-
-    fn page(document: &Document) -> String {
-        report::render_all(document)
+        let (stage, effort) = ("interleaved rounds of jobs", Effort::rounds(self.rounds()));
+        let taken = run
+            .sample(stage, effort, cells.len(), cells.len() as u64, |cell, _| jobs::batch(&guests, cells[cell], cpus));
+        taken.keep(run, |cell, measure| cells[cell].row(cpus, measure))
     }
 }

@@ -7,32 +7,52 @@
 //! posix_spawn, is the floor.
 
 mod command;
-mod options;
 mod program;
 mod report;
 mod rounds;
 mod templates;
 
-pub use options::WarmOptions;
 pub use program::Program;
 
-use flashfork_measure::experiment::{Experiment, Places, Results};
-use flashfork_measure::record::Document;
-use flashfork_measure::{BenchError, Progress};
+use crate::once::asked_of;
+use flashfork_measure::{Document, Effort, Experiment, Result, Run};
 
-/// The name of this experiment in records.
-pub const EXPERIMENT: &str = "warm";
+pub(crate) const EXPERIMENT: &str = "warm";
+
+/// Options of the experiment.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(after_help = "Example: flashfork bench warm --programs true,numpy")]
+pub struct WarmOptions {
+    /// The programs [default: all that are installed]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    pub programs: Option<Vec<Program>>,
+
+    /// Fewer samples
+    #[arg(long)]
+    pub quick: bool,
+}
+
+impl WarmOptions {
+    pub(super) fn programs(&self) -> Vec<Program> {
+        asked_of(Program::ALL, self.programs.as_deref())
+    }
+
+    fn effort(&self) -> Effort {
+        if self.quick {
+            Effort::precise(0.05, 6..=12, 20)
+        } else {
+            Effort { warm_up: 2, ..Effort::precise(0.02, 20..=60, 150) }
+        }
+    }
+}
 
 impl Experiment for WarmOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str =
         "Programs from the shell, started anew and cloned from a warmed template: Python with numpy, Perl, Ruby";
+    const PAGE: fn(&Document) -> String = report::render_all;
 
-    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-        rounds::measure(self, &here.command()?, results, progress)
-    }
-
-    fn page(document: &Document) -> String {
-        report::render_all(document)
+    fn measure(&self, run: &mut Run) -> Result {
+        rounds::measure(self, &run.here.command()?, run)
     }
 }

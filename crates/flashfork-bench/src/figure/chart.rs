@@ -1,9 +1,7 @@
 //! The drawing itself.
 
-use std::error::Error;
-use std::fmt::Write;
-use std::ops::Range;
 use std::time::{Duration, UNIX_EPOCH};
+use std::{error::Error, fmt::Write, ops::Range};
 
 use plotters::coord::Shift;
 use plotters::coord::combinators::{BindKeyPoints, IntoLogRange, LogCoord, WithKeyPoints};
@@ -11,10 +9,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::series::{Line, Point, Series};
-use flashfork_measure::host::HostCard;
-use flashfork_measure::plot;
-use flashfork_terminal::size::show;
-use flashfork_terminal::table::time;
+use flashfork_measure::{Result, host::HostCard, plot};
+use flashfork_terminal::{size::show, table::time};
 
 const WIDTH: u32 = 900;
 const HEIGHT: u32 = 520;
@@ -45,7 +41,6 @@ pub(super) struct Chart<'a> {
 }
 
 impl Chart<'_> {
-    /// The figure as SVG.
     pub(super) fn draw(&self) -> Result<String, Box<dyn Error>> {
         let mut svg = String::new();
         {

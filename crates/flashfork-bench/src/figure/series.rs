@@ -4,9 +4,7 @@ use plotters::style::RGBColor;
 use serde_json::Value;
 
 use crate::subjects::Method;
-use flashfork_measure::BenchError;
-use flashfork_measure::record::Record;
-use flashfork_measure::stats::Summary;
+use flashfork_measure::{BenchError, Record, Result, Summary};
 use flashfork_terminal::size::Size;
 
 /// Everything the figure shows, in microseconds.
@@ -30,7 +28,6 @@ pub(super) struct Words {
     pub times: &'static str,
 }
 
-/// One method.
 pub(super) struct Line {
     /// As records name it.
     pub name: String,
@@ -100,7 +97,7 @@ fn explanation(method: Method) -> &'static str {
 
 impl Series {
     /// Picks what is to be drawn from records of virtual machines.
-    pub(super) fn of_machines(records: &[&Record]) -> Result<Self, BenchError> {
+    pub(super) fn of_machines(records: &[&Record]) -> Result<Self> {
         let exits: Vec<&Record> = records.iter().copied().filter(|record| is_first_exit(record)).collect();
         let line = |(name, what, ink): (&str, _, _)| Line::of(name, what, ink, &exits);
         let lines = MACHINE_LINES.into_iter().map(line).collect::<Result<Vec<_>, _>>()?;
@@ -108,20 +105,20 @@ impl Series {
     }
 
     /// Picks what is to be drawn from records of forks.
-    pub(super) fn of_forks(records: &[&Record]) -> Result<Self, BenchError> {
+    pub(super) fn of_forks(records: &[&Record]) -> Result<Self> {
         let calls: Vec<&Record> = records.iter().copied().filter(|record| is_idle_call(record)).collect();
-        let line = |method: Method| Line::of(method.name(), explanation(method), colour(method), &calls);
+        let line = |method: Method| Line::of(method.as_ref(), explanation(method), colour(method), &calls);
         let lines = Method::ALL.into_iter().map(line).collect::<Result<Vec<_>, _>>()?;
         let empty: Vec<f64> = calls
             .iter()
-            .filter(|record| size(record) == Some(0) && record.method == Method::Fork4k.name())
+            .filter(|record| size(record) == Some(0) && record.method == Method::Fork4k.as_ref())
             .flat_map(|record| record.samples.iter().copied())
             .collect();
         let empty = if empty.is_empty() { None } else { Some(positive(&empty, "the empty process")?.p50) };
         Self::with_points(FORKS, lines, empty)
     }
 
-    fn with_points(words: Words, mut lines: Vec<Line>, empty: Option<f64>) -> Result<Self, BenchError> {
+    fn with_points(words: Words, mut lines: Vec<Line>, empty: Option<f64>) -> Result<Self> {
         lines.retain(|line| !line.points.is_empty());
         if lines.is_empty() {
             let why = "there are no fork calls of a parent with memory in these records, nor tiny guests; make some with \
@@ -131,14 +128,13 @@ impl Series {
         Ok(Self { words, lines, empty })
     }
 
-    /// Every point of every line.
     pub(super) fn points(&self) -> impl Iterator<Item = &Point> {
         self.lines.iter().flat_map(|line| &line.points)
     }
 }
 
 impl Line {
-    fn of(name: &str, what: &'static str, ink: RGBColor, records: &[&Record]) -> Result<Self, BenchError> {
+    fn of(name: &str, what: &'static str, ink: RGBColor, records: &[&Record]) -> Result<Self> {
         let mut points = Vec::new();
         for record in records.iter().filter(|record| record.method == name) {
             if let Some(size @ 1..) = size(record) {
@@ -169,7 +165,7 @@ fn size(record: &Record) -> Option<u64> {
     record.chosen.get("size").and_then(Value::as_u64)
 }
 
-fn positive(samples: &[f64], whose: &str) -> Result<Summary, BenchError> {
+fn positive(samples: &[f64], whose: &str) -> Result<Summary> {
     Summary::of(samples).filter(|summary| summary.min > 0.0).ok_or_else(|| {
         BenchError::Unable(format!("the samples of {whose} are not all above zero: no place on a logarithmic axis"))
     })

@@ -9,13 +9,14 @@ mod writes;
 
 use serde_json::Value;
 
-use flashfork_measure::BenchError;
-use flashfork_measure::plot::{Axis, Ink, Plot, Series, Style, decades, size_tick, time_tick};
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::report::Figure;
+use flashfork_measure::{
+    BenchError, Document, Record, Result,
+    plot::{Axis, Ink, Plot, Series, Style, decades, size_tick, time_tick},
+    report::Figure,
+};
 
 /// All figures that `document` has records for.
-pub fn all(document: &Document) -> Result<Vec<Figure>, BenchError> {
+pub fn all(document: &Document) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for make in
         [ladder::figure, sizes::figure, model::fit, model::merit, mixes::figure, writes::figure, samples::figure]
@@ -25,9 +26,17 @@ pub fn all(document: &Document) -> Result<Vec<Figure>, BenchError> {
     Ok(figures)
 }
 
-fn drawn(plots: impl IntoIterator<Item = Plot>) -> Result<Vec<String>, BenchError> {
+/// The figure of these diagrams; none without any.
+fn figure(
+    name: &str,
+    title: &str,
+    caption: impl Into<String>,
+    plots: impl IntoIterator<Item = Plot>,
+) -> Result<Option<Figure>> {
     let draw = |plot: Plot| plot.draw().map_err(|error| BenchError::Unable(format!("can't draw a figure: {error}")));
-    plots.into_iter().map(draw).collect()
+    let pictures: Vec<String> = plots.into_iter().map(draw).collect::<Result<_>>()?;
+    let figure = Figure { name: name.into(), title: title.into(), caption: caption.into(), pictures };
+    Ok((!figure.pictures.is_empty()).then_some(figure))
 }
 
 /// The records of an experiment for which these texts were chosen.
@@ -42,7 +51,6 @@ fn of<'a>(
     })
 }
 
-/// A chosen value that is a number.
 pub(super) fn number(record: &Record, name: &str) -> Option<f64> {
     record.chosen.get(name).and_then(Value::as_f64)
 }
@@ -52,6 +60,16 @@ fn memory_axis(sizes: &[f64], ticks: Vec<f64>) -> Axis {
     let (first, last) =
         (sizes.first().map_or(1.0, |size| size.max(1.0)), sizes.last().map_or(1.0, |size| size.max(1.0)));
     Axis { title: "memory of the parent".into(), log: true, ticks, range: first / 1.2..last * 1.2, label: size_tick }
+}
+
+/// A linear axis.
+fn linear(title: &str, ticks: Vec<f64>, range: std::ops::Range<f64>, label: fn(f64) -> String) -> Axis {
+    Axis { title: title.into(), log: false, ticks, range, label }
+}
+
+/// A share in percent, as ticks say it.
+fn percent(share: f64) -> String {
+    format!("{share:.0} %")
 }
 
 /// A logarithmic axis of times in microseconds that has room for `times`.

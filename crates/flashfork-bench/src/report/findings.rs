@@ -3,10 +3,11 @@
 use super::figures::number;
 use crate::experiments::cow_model::{Model, PAPER_MERIT, copy_rate};
 use crate::subjects::Method;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::ratio_of_medians;
-use flashfork_terminal::size::show;
-use flashfork_terminal::table::{three_figures, time};
+use flashfork_measure::{Document, Record, ratio_of_medians};
+use flashfork_terminal::{
+    size::show,
+    table::{three_figures, time},
+};
 
 /// The findings of `document`, the most important first; as many as there are records for.
 pub fn findings(document: &Document) -> Vec<String> {
@@ -152,7 +153,6 @@ fn accesses(document: &Document) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashfork_measure::host::HostCard;
     use serde_json::json;
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
                 of(crate::experiments::access::ACCESS_MIX, "fork-4k", &walk(0), divisor),
                 of(crate::experiments::access::ACCESS_MIX, "fork-4k", &walk(100), divisor),
             ];
-            findings(&Document::new(HostCard::read().unwrap(), records))
+            findings(&Document::here(records).unwrap())
         };
         assert_eq!(all(2.0).len(), 3);
         assert_eq!(all(0.0), Vec::<String>::new());

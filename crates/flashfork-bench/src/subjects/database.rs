@@ -16,7 +16,7 @@ use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 
 use fill::Rows;
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, OrCant, Result};
 use flashfork_terminal::size;
 
 /// Of the schema and the rows. Part of the image's name, so that an image of another version is not taken.
@@ -36,7 +36,7 @@ pub struct Image {
 impl Image {
     /// The image of a database of about `size` bytes: from the directory `keep_in`, or built in `scratch` and then
     /// moved there. Both must be on the same file system.
-    pub fn obtain(size: u64, keep_in: &Path, scratch: &Path) -> Result<Self, BenchError> {
+    pub fn obtain(size: u64, keep_in: &Path, scratch: &Path) -> Result<Self> {
         let name = format!("sample-{VERSION}-{}-sqlite-{}.db", size::Size(size), rusqlite::version());
         let path = keep_in.join(&name);
         let mut built_in = None;
@@ -44,24 +44,22 @@ impl Image {
             let begin = Instant::now();
             let made = scratch.join(name + ".part");
             build(&made, size)?;
-            std::fs::rename(made, &path)
-                .map_err(|error| BenchError::system(format!("make {}", path.display()), error))?;
+            std::fs::rename(made, &path).or_cant(format_args!("make {}", path.display()))?;
             built_in = Some(begin.elapsed());
         }
-        let meta =
-            std::fs::metadata(&path).map_err(|error| BenchError::system(format!("read {}", path.display()), error))?;
+        let meta = std::fs::metadata(&path).or_cant(format_args!("read {}", path.display()))?;
         Ok(Self { path, bytes: meta.len(), built_in })
     }
 }
 
 /// Opens the image at `path` for reading, as a file.
-pub fn open(path: &Path) -> Result<Connection, BenchError> {
+pub fn open(path: &Path) -> Result<Connection> {
     Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(|error| failed(format!("open the database {}", path.display()), error))
 }
 
 /// Copies the image at `path` into a new database in memory. Foreign keys are enforced there.
-pub fn load(path: &Path) -> Result<Connection, BenchError> {
+pub fn load(path: &Path) -> Result<Connection> {
     let copy = || {
         let file = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let mut memory = Connection::open_in_memory()?;
@@ -73,12 +71,12 @@ pub fn load(path: &Path) -> Result<Connection, BenchError> {
 }
 
 /// One number for everything in the database, tables and indexes; the same in all processes of this program.
-pub fn checksum(db: &Connection) -> Result<u64, BenchError> {
+pub fn checksum(db: &Connection) -> Result<u64> {
     checksum::checksum(db).map_err(|error| failed("read the whole database", error))
 }
 
 /// The names of all tables and columns, for a fuzzer's dictionary.
-pub fn names(db: &Connection) -> Result<Vec<String>, BenchError> {
+pub fn names(db: &Connection) -> Result<Vec<String>> {
     let list = || -> rusqlite::Result<Vec<String>> {
         db.prepare(
             "SELECT name FROM sqlite_schema WHERE type IN ('table', 'index')
@@ -113,8 +111,7 @@ fn is_whole(path: &Path) -> bool {
     }
 }
 
-/// Builds the image.
-fn build(path: &Path, size: u64) -> Result<(), BenchError> {
+fn build(path: &Path, size: u64) -> Result {
     let fill = || {
         let db = Connection::open(path)?;
         // Nobody looks at the file before it is whole.

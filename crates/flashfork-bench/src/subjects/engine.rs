@@ -1,14 +1,14 @@
 //! The one place where experiments call the engines: prepare this process, clone it, wait for a clone.
 
-use std::io;
-use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use std::{io, path::PathBuf};
 
 use flashfork::{Forked, SealOptions, SealReport, odf};
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 use serde::{Deserialize, Serialize};
 
 use crate::subjects::Method;
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, OrCant, Result};
 use flashfork_terminal::size::show;
 
 /// Which pages sealed memory is made of.
@@ -57,14 +57,19 @@ pub fn own_code() -> Vec<PathBuf> {
     vec!["/proc/self/exe".into()]
 }
 
+/// Tells the library that [`own_code`] discards no memory.
+pub fn trust_own_code() -> Result {
+    own_code().iter().try_for_each(|file| flashfork::code::trust(file)).map_err(BenchError::unable)
+}
+
 /// Seals this process. Fails when less than `expected` bytes were sealed: what would be measured then is not a seal.
-pub fn seal(pages: Pages, expected: u64) -> Result<Sealed, BenchError> {
+pub fn seal(pages: Pages, expected: u64) -> Result<Sealed> {
     let pages = match pages {
         Pages::Auto => flashfork::Pages::Auto,
         Pages::Small => flashfork::Pages::Small,
     };
     let report = flashfork::seal(&SealOptions { pages, trust: own_code(), ..SealOptions::default() })
-        .map_err(|error| BenchError::Unable(error.to_string()))?;
+        .map_err(BenchError::unable)?;
     if report.sealed_bytes < expected {
         return Err(BenchError::Unable(shortfall(&report, expected)));
     }
@@ -87,16 +92,16 @@ fn shortfall(report: &SealReport, expected: u64) -> String {
 
 /// Prepares this process for clones by `method`: seals it, at least `expected` bytes of it, or asks the kernel to fork
 /// on demand.
-pub fn prepare(method: Method, expected: u64) -> Result<Option<Sealed>, BenchError> {
+pub fn prepare(method: Method, expected: u64) -> Result<Option<Sealed>> {
     match method {
         Method::Fork4k | Method::ForkThp | Method::Hugetlb => Ok(None),
         Method::Seal => seal(Pages::Auto, expected).map(Some),
-        Method::Odf => odf::enable().map(|()| None).map_err(|error| BenchError::Unable(error.to_string())),
+        Method::Odf => odf::enable().map(|()| None).map_err(BenchError::unable),
     }
 }
 
 /// Drops what reads have put into the page tables that a fork copies, as the policy of the shim does.
-pub fn drop_refills() -> Result<(), BenchError> {
+pub fn drop_refills() -> Result {
     let failed = |error| BenchError::Unable(format!("what was read can't be dropped: {error:?}"));
     flashfork_core::drop_refills().map(drop).map_err(failed)
 }
@@ -123,8 +128,66 @@ pub unsafe fn fork(method: Method) -> io::Result<Side> {
     }
 }
 
+/// A clone that has done its work and was reaped.
+#[derive(Debug, Clone, Copy)]
+pub struct Cloned {
+    /// What the fork call took, in the parent.
+    pub call: Duration,
+    /// From before it until the clone was reaped.
+    pub whole: Duration,
+    /// How it ended.
+    pub status: WaitStatus,
+}
+
+/// Has a clone work; what `work` gives is its exit status.
+///
+/// # Safety
+/// In the child of a process with several threads `work` may call only async-signal-safe functions.
+pub unsafe fn in_clone(method: Method, work: impl FnOnce() -> i32) -> Result<Cloned> {
+    let begin = Instant::now();
+    // SAFETY: the caller keeps to what may be done in the child.
+    match unsafe { fork(method) }.or_cant("fork")? {
+        // SAFETY: ends the process without running anything of the parent's.
+        Side::Child => unsafe { libc::_exit(work()) },
+        Side::Parent(pid) => {
+            let call = begin.elapsed();
+            let status = reap(pid)?;
+            Ok(Cloned { call, whole: begin.elapsed(), status })
+        }
+    }
+}
+
+impl Cloned {
+    /// Fails unless the clone's exit status was 0. `what` it was doing; `meanings`: of other statuses.
+    pub fn check(&self, what: impl FnOnce() -> String, meanings: &[(i32, &str)]) -> Result {
+        check(self.status, what, meanings)
+    }
+}
+
+/// [`Cloned::check`] of a clone's wait status.
+pub fn check(status: WaitStatus, what: impl FnOnce() -> String, meanings: &[(i32, &str)]) -> Result {
+    let known = meanings.iter().find(|(code, _)| status.exit_status() == Some(*code));
+    match (status.exit_status(), known) {
+        (Some(0), _) => Ok(()),
+        (_, Some((_, meaning))) => Err(BenchError::Clone { what: what(), status: (*meaning).to_owned() }),
+        _ => Err(BenchError::Clone { what: what(), status: ending(status) }),
+    }
+}
+
+/// How a clone ended, in words.
+pub fn ending(status: WaitStatus) -> String {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => format!("wait status {}", status.as_raw()),
+    }
+}
+
+/// A clone that read other bytes than its parent had written: exit status, and what it means.
+pub const WRONG_DATA: (i32, &str) = (3, "it read other bytes than its parent had written");
+
 /// Waits for the end of a clone.
-pub fn reap(pid: Pid) -> Result<WaitStatus, BenchError> {
+pub fn reap(pid: Pid) -> Result<WaitStatus> {
     loop {
         match waitpid(Some(pid), WaitOptions::empty()) {
             Ok(Some((_, status))) => return Ok(status),

@@ -4,7 +4,7 @@ use procfs::process::Process;
 use serde::{Deserialize, Serialize};
 
 use super::region::Region;
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, Result};
 
 /// What smaps calls bytes that are mapped by 2 MB entries.
 const HUGE_KEYS: [&str; 4] = ["AnonHugePages", "ShmemPmdMapped", "Private_Hugetlb", "Shared_Hugetlb"];
@@ -24,7 +24,7 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Reads them from `/proc/self`.
-    pub(crate) fn read(region: &Region) -> Result<Self, BenchError> {
+    pub(crate) fn read(region: &Region) -> Result<Self> {
         let failed = |error: procfs::ProcError| BenchError::system("read /proc/self", io_error(error));
         let process = Process::myself().map_err(failed)?;
         let status = process.status().map_err(failed)?;

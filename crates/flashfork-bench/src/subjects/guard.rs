@@ -1,10 +1,9 @@
 //! Templates of an experiment are gone afterwards, however it ends.
 
-use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::{io::Write, os::unix::process::CommandExt};
 
-use flashfork_measure::BenchError;
+use flashfork_measure::{OrCant, Result};
 
 /// Ends the processes whose numbers come in, when nothing more can come: templates have no parent that would.
 const STAND_BY: &str = "trap '' HUP INT TERM; all=; while read -r pid; do all=\"$all $pid\"; done; \
@@ -16,18 +15,18 @@ pub(crate) struct Guard(Child);
 
 impl Guard {
     /// None yet.
-    pub(crate) fn start() -> Result<Self, BenchError> {
+    pub(crate) fn start() -> Result<Self> {
         let mut guard = Command::new("/bin/sh");
         guard.args(["-c", STAND_BY]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Out of reach of the terminal's Ctrl-C.
         let guard = guard.process_group(0).current_dir("/").spawn();
-        guard.map(Self).map_err(|error| BenchError::system("start a guard", error))
+        guard.map(Self).or_cant("start a guard")
     }
 
     /// Tells it of one.
-    pub(crate) fn watch(&mut self, pid: u32) -> Result<(), BenchError> {
+    pub(crate) fn watch(&mut self, pid: u32) -> Result {
         let told = self.0.stdin.as_mut().map_or(Ok(()), |pipe| writeln!(pipe, "{pid}"));
-        told.map_err(|error| BenchError::system("tell the guard", error))
+        told.or_cant("tell the guard")
     }
 }
 

@@ -7,7 +7,7 @@ use procfs::process::Process;
 use serde::{Deserialize, Serialize};
 
 use crate::subjects::Method;
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, Result};
 
 /// The variable to start the program with. `glibc.malloc.hugetlb=1` (glibc 2.35 and later) makes malloc ask for huge
 /// pages with `MADV_HUGEPAGE` where the machine's mode is `madvise`; 0 is glibc's default. Other C libraries don't know
@@ -34,18 +34,27 @@ pub struct HeapPages {
 
 impl HeapPages {
     /// Of this process: `/proc/self/smaps_rollup`.
-    pub fn of_this_process() -> Result<Self, BenchError> {
+    pub fn of_this_process() -> Result<Self> {
         Process::myself().and_then(|process| Self::read(&process)).map_err(failed)
     }
 
     /// Of another process of this user.
-    pub fn of(pid: i32) -> Result<Self, BenchError> {
+    pub fn of(pid: i32) -> Result<Self> {
         Process::new(pid).and_then(|process| Self::read(&process)).map_err(failed)
     }
 
     /// The share on huge pages, 0 to 1.
     pub fn huge_fraction(self) -> f64 {
         if self.anonymous == 0 { 0.0 } else { self.huge as f64 / self.anonymous as f64 }
+    }
+
+    /// Why what is measured with them would not be what `method` means, if so. A heap begins and ends between huge
+    /// pages, so a small one never is all huge.
+    pub fn flaw(self, method: Method) -> Option<String> {
+        const MOSTLY_HUGE: f64 = 0.5;
+        let share = self.huge_fraction();
+        (method == Method::ForkThp && share < MOSTLY_HUGE)
+            .then(|| format!("the heap got huge pages for only {:.0} % of its memory", share * 100.0))
     }
 
     fn read(process: &Process) -> procfs::ProcResult<Self> {

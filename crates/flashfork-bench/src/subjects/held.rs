@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use procfs::process::Process;
 use procfs::{Current, Meminfo};
 
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, Result};
 
-/// Counts memory.
 #[derive(Debug)]
 pub(crate) enum Counter {
     /// What processes started from now on are charged with.
@@ -42,7 +41,7 @@ impl Counter {
     }
 
     /// Bytes that are in use, from an unknown zero.
-    pub(crate) fn used(&self) -> Result<f64, BenchError> {
+    pub(crate) fn used(&self) -> Result<f64> {
         match self {
             Self::Cgroup(group) => {
                 let path = group.dir.join(group.usage);
@@ -108,7 +107,7 @@ fn places(own: &str) -> Vec<(PathBuf, PathBuf, &'static str)> {
 }
 
 /// The proportional share of memory that a process maps.
-pub(crate) fn mapped(pid: u32) -> Result<u64, BenchError> {
+pub(crate) fn mapped(pid: u32) -> Result<u64> {
     let rollup = Process::new(pid.cast_signed()).and_then(|process| process.smaps_rollup()).map_err(failed)?;
     Ok(rollup.memory_map_rollup.iter().filter_map(|map| map.extension.map.get("Pss")).sum())
 }

@@ -2,7 +2,7 @@
 
 use procfs::{Current, Meminfo};
 
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, Result};
 use flashfork_terminal::size::show;
 
 /// Bytes of a page of the pool, as the experiments use them.
@@ -18,7 +18,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Reads `/proc/meminfo`.
-    pub(crate) fn read() -> Result<Self, BenchError> {
+    pub(crate) fn read() -> Result<Self> {
         let info = Meminfo::current()
             .map_err(|error| BenchError::system("read /proc/meminfo", std::io::Error::other(error)))?;
         // Reserved pages are free, but promised to somebody.

@@ -5,16 +5,16 @@
 use std::ptr::null_mut;
 
 use flashfork::Headroom;
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, OrCant, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// How much memory this process can still take.
-pub(crate) fn headroom() -> Result<Headroom, BenchError> {
-    Headroom::now().map_err(|error| BenchError::system("read how much memory is available", error))
+pub(crate) fn headroom() -> Result<Headroom> {
+    Headroom::now().or_cant("read how much memory is available")
 }
 
 /// Refuses `what` when it needs more than there is.
-pub(crate) fn require(headroom: &Headroom, what: impl Into<String>, needed: u64) -> Result<(), BenchError> {
+pub(crate) fn require(headroom: &Headroom, what: impl Into<String>, needed: u64) -> Result {
     if needed <= headroom.available {
         return Ok(());
     }
@@ -24,6 +24,17 @@ pub(crate) fn require(headroom: &Headroom, what: impl Into<String>, needed: u64)
         available: headroom.available,
         limit: headroom.limit.clone(),
     })
+}
+
+/// Zeroed memory that clones share, and that restores of a process leave alone. It is there as long as the process.
+///
+/// # Safety
+/// Zeros are a value of `T`, which is written to through atomics alone.
+pub(crate) unsafe fn shared<T: Sync>() -> Result<&'static T> {
+    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+    // SAFETY: a new mapping at an address of the kernel's choice, page-aligned, never unmapped.
+    let mapped = unsafe { mmap_anonymous(null_mut(), size_of::<T>(), prot, flags).map(|at| &*at.cast::<T>()) };
+    mapped.or_cant("map memory to share with clones")
 }
 
 /// Memory on 2 MB pages, where there are some, that the machine has: given back just before something is timed, it is
@@ -37,7 +48,7 @@ pub(crate) struct Warm {
 
 impl Warm {
     /// Touches so much, half of what is available at most.
-    pub(crate) fn hold(bytes: u64) -> Result<Self, BenchError> {
+    pub(crate) fn hold(bytes: u64) -> Result<Self> {
         let bytes = bytes.min(headroom()?.available / 2) as usize;
         if bytes == 0 {
             return Ok(Self { at: 0, bytes });

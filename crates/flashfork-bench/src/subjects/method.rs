@@ -1,21 +1,22 @@
 //! The methods compared.
 
-use std::fmt;
-
 use flashfork::{Capability, Host};
 use serde::{Deserialize, Serialize};
 
 /// A way to hold memory and clone the process that holds it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr, strum::Display)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Method {
     /// Plain fork, anonymous memory on 4 KB pages (`MADV_NOHUGEPAGE`).
     #[serde(rename = "fork-4k")]
+    #[strum(serialize = "fork-4k")]
     Fork4k,
     /// Plain fork, anonymous memory on transparent huge pages (`MADV_HUGEPAGE`).
     ForkThp,
     /// Plain fork, anonymous memory on pages of 2 MB from the host's pool (`MAP_HUGETLB`).
     #[serde(rename = "fork-hugetlb")]
+    #[strum(serialize = "fork-hugetlb")]
     Hugetlb,
     /// Sealed memory, 2 MB pages where possible.
     Seal,
@@ -46,17 +47,6 @@ impl Method {
         matches!(self, Self::Fork4k | Self::Odf)
     }
 
-    /// The name in records and errors.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fork4k => "fork-4k",
-            Self::ForkThp => "fork-thp",
-            Self::Hugetlb => "fork-hugetlb",
-            Self::Seal => "seal",
-            Self::Odf => "odf",
-        }
-    }
-
     /// Bytes of memory a worker of this method with `size` bytes of data may use at its peak.
     ///
     /// Each page table page (8 bytes per 4 KB) exists twice while a child lives. Sealing works in chunks beside the
@@ -74,12 +64,6 @@ impl Method {
     }
 }
 
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,7 +71,7 @@ mod tests {
     #[test]
     fn records_and_messages_use_the_same_names() {
         for method in Method::ALL {
-            assert_eq!(serde_json::to_value(method).unwrap(), method.name());
+            assert_eq!(serde_json::to_value(method).unwrap(), method.as_ref());
         }
     }
 

@@ -1,6 +1,8 @@
 //! What is measured: processes that hold memory in one way or another, the engines that clone them, and what they are
 //! made of. Experiments share these; none of them knows an experiment.
 
+pub(crate) mod clock;
+pub(crate) mod command;
 pub(crate) mod cpu;
 pub mod database;
 pub mod engine;
@@ -13,6 +15,8 @@ pub mod memory;
 mod method;
 pub(crate) mod parent;
 mod region;
+pub(crate) mod shim;
+pub(crate) mod template;
 pub(crate) mod vm_host;
 
 pub(crate) use facts::Facts;

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::subjects::hugetlb::{HUGE, Pool};
-use crate::subjects::memory::Warm;
-use crate::subjects::{Facts, Method, Region};
-use flashfork_measure::experiment::Results;
-use flashfork_measure::worker::{Subject, Worker};
-use flashfork_measure::{BenchError, Progress, pin};
+use crate::subjects::{
+    Facts, Method, Region,
+    hugetlb::{HUGE, Pool},
+    memory::Warm,
+};
+use flashfork_measure::{Result, Run, Subject, Worker, pin};
 use flashfork_terminal::size::show;
 
 /// Memory left to the rest of the machine, in bytes.
@@ -28,7 +28,7 @@ pub(crate) struct Spec {
 
 impl Spec {
     /// On the CPU that experiments use.
-    pub(crate) fn here(method: Method, size: u64) -> Result<Self, BenchError> {
+    pub(crate) fn here(method: Method, size: u64) -> Result<Self> {
         Ok(Self { method, size, cpu: pin::chosen_cpu()? })
     }
 
@@ -39,7 +39,7 @@ impl Spec {
 
     /// Why the host's pool has not enough for it now, if so. `copied`: bytes that are copied on write meanwhile. To be
     /// asked before each start: what was started before has taken its part.
-    pub(crate) fn shortage(&self, copied: u64) -> Result<Option<String>, BenchError> {
+    pub(crate) fn shortage(&self, copied: u64) -> Result<Option<String>> {
         match self.method {
             Method::Hugetlb if self.size > 0 => Ok(Pool::read()?.lacks(self.size, copied)),
             _ => Ok(None),
@@ -47,13 +47,13 @@ impl Spec {
     }
 
     /// Starts the worker that prepares it, and waits until it has.
-    pub(crate) fn start<S: Subject<Spec = Self>>(&self) -> Result<Worker<S>, BenchError> {
+    pub(crate) fn start<S: Subject<Spec = Self>>(&self) -> Result<Worker<S>> {
         Worker::start(self.name(), self)
     }
 
     /// In the worker: stays on the CPU and fills the memory. A seal finds as much again that the machine has: where
     /// 2 MB pages are cold it would end on small ones, and each fork after that would be another one than is measured.
-    pub(crate) fn fill(&self) -> Result<Region, BenchError> {
+    pub(crate) fn fill(&self) -> Result<Region> {
         pin::pin(self.cpu)?;
         let _warm = if self.method == Method::Seal { Some(Warm::hold(self.size)?) } else { None };
         Region::filled(self.method, self.size)
@@ -74,17 +74,52 @@ impl Spec {
     }
 }
 
+/// The methods this kernel can for any size; the others are left out.
+pub(crate) fn of_any_size(run: &mut Run) -> Vec<Method> {
+    let (methods, missing) = Method::here();
+    missing.into_iter().for_each(|(method, why)| run.leave_out(method.as_ref(), why));
+    methods
+}
+
 /// The methods this host can at the moment, those of the host's pool of huge pages included; the others are left out.
 /// Whether the pool has enough for a parent is [`Spec::shortage`]'s to say.
-pub(crate) fn methods(results: &mut Results, progress: &mut dyn Progress) -> Result<Vec<Method>, BenchError> {
-    let (mut methods, missing) = Method::here();
-    match Pool::read()?.unusable() {
-        // Behind the other plain forks.
-        None => methods.insert(2, Method::Hugetlb),
-        Some(why) => results.leave_out(Method::Hugetlb.name(), why, progress),
+pub(crate) fn methods(run: &mut Run) -> Result<Vec<Method>> {
+    let unusable = Pool::read()?.unusable();
+    if let Some(why) = &unusable {
+        run.leave_out(Method::Hugetlb.as_ref(), why);
     }
-    missing.into_iter().for_each(|(method, why)| results.leave_out(method.name(), why, progress));
+    let mut methods = of_any_size(run);
+    if unusable.is_none() {
+        // Behind the other plain forks.
+        methods.insert(2, Method::Hugetlb);
+    }
     Ok(methods)
+}
+
+/// Starts these parents; those that can't be had, or aren't what they are called, are left out as `name` calls them.
+/// `copied`: bytes that are copied on write of so many.
+pub(crate) fn start<S: Subject<Spec = Spec, Ready = Facts>>(
+    specs: Vec<Spec>,
+    copied: impl Fn(u64) -> u64,
+    name: impl Fn(&Spec) -> String,
+    run: &mut Run,
+) -> Result<Vec<(Spec, Worker<S>)>> {
+    run.begin("preparing parents", specs.len() as u64);
+    let mut parents = Vec::new();
+    for spec in specs {
+        run.go_on()?;
+        if let Some(why) = spec.shortage(copied(spec.size))? {
+            run.leave_out(name(&spec), why);
+            continue;
+        }
+        let worker = spec.start::<S>()?;
+        run.step();
+        match spec.flaw(worker.ready()) {
+            Some(flaw) => run.leave_out(name(&spec), flaw),
+            None => parents.push((spec, worker)),
+        }
+    }
+    Ok(parents)
 }
 
 #[cfg(test)]

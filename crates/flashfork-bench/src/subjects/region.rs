@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
 use super::Method;
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, Result};
 
 /// Bytes of a page as the experiment counts them.
 pub(crate) const PAGE: usize = 4096;
@@ -22,7 +22,7 @@ pub(crate) struct Region {
 
 impl Region {
     /// Maps `size` bytes at a multiple of 2 MB, advises the kernel as `method` wants it and fills every word.
-    pub(crate) fn filled(method: Method, size: u64) -> Result<Self, BenchError> {
+    pub(crate) fn filled(method: Method, size: u64) -> Result<Self> {
         let region = Self::mapped(method, size)?;
         for index in 0..region.words {
             region.write(index, word(index));
@@ -31,7 +31,7 @@ impl Region {
     }
 
     /// The same, but touches nothing.
-    pub(crate) fn mapped(method: Method, size: u64) -> Result<Self, BenchError> {
+    pub(crate) fn mapped(method: Method, size: u64) -> Result<Self> {
         let size = usize::try_from(size).map_err(|_| BenchError::Unable(format!("{size} bytes can't be addressed")))?;
         let size = size.next_multiple_of(if method == Method::Hugetlb { HUGE } else { PAGE });
         if size == 0 {
@@ -72,7 +72,6 @@ impl Region {
         self.base.as_ptr().addr() as u64
     }
 
-    /// Length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.words as u64 * 8
     }
@@ -113,7 +112,7 @@ impl Region {
     }
 
     /// Checks every word against what was filled in.
-    pub(crate) fn verify(&self) -> Result<(), BenchError> {
+    pub(crate) fn verify(&self) -> Result {
         match (0..self.words).find(|&index| self.read(index) != word(index)) {
             None => Ok(()),
             Some(index) => Err(BenchError::Void(format!(

@@ -19,14 +19,13 @@ use std::time::Duration;
 
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_proto::shell::{Boot, BootGuest, Ended, FromShell, ToShell};
-use flashfork_vmm::machine::Blank;
 use flashfork_vmm::pool::{Program, Shell};
-use flashfork_vmm::store::Store;
+use flashfork_vmm::{machine::Blank, store::Store};
 use kvm_ioctls::Kvm;
 
-use flashfork_measure::BenchError;
-use flashfork_measure::experiment::Places;
-use flashfork_terminal::size::{Size, SizeError};
+use crate::once::size_that;
+use flashfork_measure::{BenchError, OrCant, Places, Result};
+use flashfork_terminal::size::Size;
 
 /// A guest that says nothing for so long is stuck. Booting Linux under emulation, on a busy machine, takes minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
@@ -44,43 +43,42 @@ pub(crate) struct Host {
 
 impl Host {
     /// Opens `/dev/kvm`.
-    pub(crate) fn open(here: &dyn Places) -> Result<Self, BenchError> {
+    pub(crate) fn open(here: &dyn Places) -> Result<Self> {
         let kvm = Kvm::new().map_err(|error| {
             BenchError::Unable(format!("no virtual machine runs here: {}", flashfork_vmm::kvm::unavailable(&error)))
         })?;
         // SAFETY: open as long as `kvm`.
         let borrowed = unsafe { BorrowedFd::borrow_raw(kvm.as_raw_fd()) };
-        let descriptor =
-            borrowed.try_clone_to_owned().map_err(|error| BenchError::system("duplicate /dev/kvm", error))?;
+        let descriptor = borrowed.try_clone_to_owned().or_cant("duplicate /dev/kvm")?;
         let program = Program { path: here.shell()?, args: Vec::new() };
         Ok(Self { kvm, descriptor, program })
     }
 
     /// A shell of `shape`, prepared and locked in.
-    pub(crate) fn shell(&self, shape: Shape) -> Result<Shell, BenchError> {
-        let store = Store::none().map_err(|error| BenchError::system("make a pipe", error))?;
+    pub(crate) fn shell(&self, shape: Shape) -> Result<Shell> {
+        let store = Store::none().or_cant("make a pipe")?;
         Shell::start(&self.program, &self.descriptor, shape, None, &store).map_err(vm)
     }
 
     /// Boots a tiny guest in a new shell; it runs when this returns.
-    pub(crate) fn boot(&self, shape: Shape, code: &[u8]) -> Result<Shell, BenchError> {
+    pub(crate) fn boot(&self, shape: Shape, code: &[u8]) -> Result<Shell> {
         let shell = self.shell(shape)?;
         let guest = BootGuest::Tiny(code.to_vec());
         let blank = Blank::new(&shape, None).map_err(vm)?;
         let request = ToShell::Boot(Box::new(Boot { cid: CID, guest, disk: None }));
         shell.send(&request, &[blank.ram.as_fd()]).map_err(vm)?;
-        expect(&shell, |message| matches!(message, FromShell::Done).then_some(()), "start")?;
+        until(&shell, |message| matches!(message, FromShell::Done), "start")?;
         Ok(shell)
     }
 }
 
 /// For a command line: a size whose memory lies in one piece, and has room for what guests write.
 pub(crate) fn size(text: &str) -> Result<Size, String> {
-    let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
-    match size.0 {
-        bytes if bytes.is_multiple_of(2 << 20) && ((16 << 20)..=(3 << 30)).contains(&bytes) => Ok(size),
-        _ => Err(format!("{size} is no multiple of 2M between 16M and 3G")),
-    }
+    size_that(
+        text,
+        |bytes| bytes.is_multiple_of(2 << 20) && ((16 << 20)..=(3 << 30)).contains(&bytes),
+        "is no multiple of 2M between 16M and 3G",
+    )
 }
 
 /// A machine with one CPU and no disk.
@@ -89,11 +87,7 @@ pub(crate) fn shape(bytes: u64, pages: Pages) -> Shape {
 }
 
 /// The next message that `wanted` takes; others that a running guest causes are passed over.
-pub(crate) fn expect<T>(
-    shell: &Shell,
-    mut wanted: impl FnMut(FromShell) -> Option<T>,
-    what: &str,
-) -> Result<T, BenchError> {
+pub(crate) fn expect<T>(shell: &Shell, mut wanted: impl FnMut(FromShell) -> Option<T>, what: &str) -> Result<T> {
     loop {
         let (message, _) = shell.receive(PATIENCE).map_err(vm)?;
         let ended = match &message {
@@ -112,6 +106,16 @@ pub(crate) fn expect<T>(
             (None, None) => {}
         }
     }
+}
+
+/// Waits for a message that `is` takes.
+pub(crate) fn until(shell: &Shell, is: impl Fn(&FromShell) -> bool, what: &str) -> Result {
+    expect(shell, |message| is(&message).then_some(()), what)
+}
+
+/// Waits until the guest has ended.
+pub(crate) fn ended(shell: &Shell) -> Result<Ended> {
+    expect(shell, |message| if let FromShell::Ended(ended) = message { Some(ended) } else { None }, "end")
 }
 
 /// For `map_err` on what the monitor says.

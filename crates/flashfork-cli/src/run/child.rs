@@ -9,12 +9,8 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_parent_process_death_signal, waitid,
 };
-use std::ffi::OsStr;
-use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, ExitStatus};
-use std::time::Duration;
+use std::{ffi::OsStr, os::fd::AsFd, os::unix::process::CommandExt, path::Path, time::Duration};
 
 /// What came of it.
 pub enum Outcome {

@@ -7,13 +7,8 @@ mod shared;
 use crate::warm::caller;
 use clap::{Args, ValueEnum};
 use flashfork_core::environment;
-use flashfork_terminal::CliError;
-use flashfork_terminal::place::Place;
-use flashfork_terminal::places;
-use std::ffi::OsString;
-use std::io::IsTerminal;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use flashfork_terminal::{CliError, place::Place, places};
+use std::{ffi::OsString, io::IsTerminal, path::PathBuf, process::ExitCode};
 
 /// Run a program whose forks cost the same whatever its memory
 ///

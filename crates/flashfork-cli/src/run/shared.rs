@@ -4,10 +4,8 @@ use flashfork_core::stats::Stats;
 use memmap2::MmapMut;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Resource, getrlimit};
-use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::{fs::File, os::fd::AsRawFd, path::PathBuf};
 
 /// A memfd that holds a `Stats`, mapped shared. It needs no directory, and is gone with this command, however that
 /// ends.

@@ -83,7 +83,7 @@ pub enum VmCommand {
         after_help = "Examples: flashfork vm cp ./app web-1:/srv\n          flashfork vm cp web-1:/var/log/app.log ."
     )]
     Cp(CpArgs),
-    /// Show a clone's console, and type on it
+    /// Show a clone's console, and type on it; Ctrl-C leaves it
     #[command(after_help = "Example: flashfork vm console web-1")]
     Console(NameArg),
     /// Send a clone back to its template
@@ -135,7 +135,7 @@ pub struct RunArgs {
 pub enum TemplateCommand {
     /// Boot a guest and freeze it when it is ready
     #[command(
-        after_help = "Example: flashfork vm template create web --memory 512M --ready-command 'systemctl start app'"
+        after_help = "Example: flashfork vm template create web --memory 512M --ready-command 'busybox httpd -h /'"
     )]
     Create(Box<CreateArgs>),
     /// Save a template to a new directory
@@ -224,7 +224,7 @@ pub struct CloneArgs {
     /// The clone's name [default: the template's and a number]
     #[arg(long, value_parser = name)]
     pub name: Option<String>,
-    /// What the clone is for: its guest finds it in FLASHFORK_JOB
+    /// What the clone is for: FLASHFORK_JOB in programs of its guest's /etc/flashfork/clone.d
     #[arg(long, default_value = "", value_name = "TEXT")]
     pub job: String,
     /// How often each may fork itself, by /run/flashfork/agent signal fork in its guest; its clones' forks count
@@ -248,7 +248,7 @@ pub struct ForkArgs {
     /// The new clone's name [default: that of the template that it comes from, and a number]
     #[arg(long, value_parser = name)]
     pub name: Option<String>,
-    /// What the clones are for: their guests find it in FLASHFORK_JOB
+    /// What the clones are for: FLASHFORK_JOB in programs of their guests' /etc/flashfork/clone.d
     #[arg(long, default_value = "", value_name = "TEXT")]
     pub job: String,
     /// Don't wait until the guests are ready

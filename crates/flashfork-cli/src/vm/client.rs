@@ -86,6 +86,16 @@ impl Client {
         self.decode(&self.request("POST", path, &body)?)
     }
 
+    /// Whether it was made: not if the name is taken.
+    pub fn make(&self, path: &str, body: &impl Serialize) -> Result<bool, CliError> {
+        let body = serde_json::to_vec(body).map_err(|e| CliError::Unable(e.to_string()))?;
+        let (status, body) = self.ask("POST", path, &body)?;
+        match serde_json::from_slice::<api::Error>(&body) {
+            Ok(error) if error.code == ErrorCode::Exists => Ok(false),
+            _ => done(status, body).map(|_| true),
+        }
+    }
+
     pub fn delete(&self, path: &str) -> Result<(), CliError> {
         self.request("DELETE", path, &[]).map(drop)
     }
@@ -102,10 +112,15 @@ impl Client {
     }
 
     fn request(&self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, CliError> {
+        let (status, body) = self.ask(method, path, body)?;
+        done(status, body)
+    }
+
+    /// Status and body of the answer.
+    fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<(u16, Vec<u8>), CliError> {
         let mut stream = self.send(method, path, CLOSE, body)?;
         let head = self.head(&mut stream)?;
-        let body = self.body(&mut stream, &head)?;
-        if (200..300).contains(&head.status) { Ok(body) } else { Err(failure(head.status, &body)) }
+        Ok((head.status, self.body(&mut stream, &head)?))
     }
 
     fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Result<BufReader<UnixStream>, CliError> {
@@ -122,7 +137,12 @@ impl Client {
     fn head(&self, stream: &mut impl BufRead) -> Result<Head, CliError> {
         let strange = || self.no_daemon();
         let mut line = String::new();
-        stream.read_line(&mut line).map_err(self.broke())?;
+        if stream.read_line(&mut line).map_err(self.broke())? == 0 {
+            return Err(CliError::Unable(format!(
+                "what listens at {} closed the connection before it answered: see `flashfork vm ls` for what it has done",
+                self.socket.display()
+            )));
+        }
         let status = line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()).ok_or_else(strange)?;
         let mut length = None;
         loop {
@@ -181,6 +201,10 @@ fn credentials(stream: &UnixStream) -> std::io::Result<libc::ucred> {
     let asked =
         unsafe { libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &raw mut length) };
     if asked == 0 { Ok(found) } else { Err(std::io::Error::last_os_error()) }
+}
+
+fn done(status: u16, body: Vec<u8>) -> Result<Vec<u8>, CliError> {
+    if (200..300).contains(&status) { Ok(body) } else { Err(failure(status, &body)) }
 }
 
 /// The daemon's own words, if they are.

@@ -34,6 +34,12 @@ use serde::Serialize;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+
+const BOOTING: &str = "booting the guest; the first time its kernel is downloaded";
+
+/// How often it is asked for what somebody else makes.
+const AGAIN: Duration = Duration::from_millis(100);
 
 pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
     let socket = absolute(&args.socket.clone().unwrap_or_else(daemon::default_socket))?;
@@ -256,7 +262,7 @@ fn request(args: &CreateArgs) -> Result<CreateTemplate, CliError> {
         tiny: None,
         append: args.append.clone(),
         disk: path(&args.disk)?,
-        disk_limit_mib: args.disk_limit.0 >> 20,
+        disk_limit_mib: args.disk_limit.0.div_ceil(1 << 20),
         disk_serial: args.disk_serial.clone(),
         disk_read_only: args.disk_read_only,
         ready,
@@ -266,7 +272,7 @@ fn request(args: &CreateArgs) -> Result<CreateTemplate, CliError> {
 }
 
 fn create(client: &Client, request: &CreateTemplate) -> Result<Template, CliError> {
-    waiting("booting the guest; the first time its kernel is downloaded", || client.post("/v1/templates", request))
+    waiting(BOOTING, || client.post("/v1/templates", request))
 }
 
 fn cp(client: &Client, copy: &Copy<'_>) -> Result<ExitCode, CliError> {
@@ -278,15 +284,9 @@ fn cp(client: &Client, copy: &Copy<'_>) -> Result<ExitCode, CliError> {
 
 /// One clone, one command, and away with the clone.
 fn run_once(client: &Client, args: &RunArgs) -> Result<ExitCode, CliError> {
-    let templates: Vec<Template> = client.get("/v1/templates")?;
     // Of any other name the daemon says that there is no such template.
-    if args.template == DEFAULT_TEMPLATE && templates.iter().all(|template| template.name != args.template) {
-        let json = serde_json::json!({
-            "name": args.template,
-            "shape": Shape { memory_mib: 256, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 1 },
-        });
-        let request = serde_json::from_value(json).map_err(|e| CliError::Unable(e.to_string()))?;
-        create(client, &request)?;
+    if args.template == DEFAULT_TEMPLATE {
+        default_template(client)?;
     }
     // From before the clone is there nothing but SIGKILL ends this process and leaves the clone.
     let signals = exec::catch()?;
@@ -298,6 +298,27 @@ fn run_once(client: &Client, args: &RunArgs) -> Result<ExitCode, CliError> {
     let result = exec::exec(client, &clone.name, &args.command, args.terminal, Some(signals));
     client.delete(&format!("/v1/clones/{}", clone.name))?;
     result.inspect_err(output::end_if_closed)
+}
+
+/// Makes the default template, or waits for who makes it, and takes over if that one gives up.
+fn default_template(client: &Client) -> Result<(), CliError> {
+    let request = serde_json::json!({
+        "name": DEFAULT_TEMPLATE,
+        "shape": Shape { memory_mib: 256, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 1 },
+    });
+    let is_there = || -> Result<bool, CliError> {
+        let templates: Vec<Template> = client.get("/v1/templates")?;
+        Ok(templates.iter().any(|template| template.name == DEFAULT_TEMPLATE))
+    };
+    if is_there()? {
+        return Ok(());
+    }
+    waiting(BOOTING, || {
+        while !client.make("/v1/templates", &request)? && !is_there()? {
+            std::thread::sleep(AGAIN);
+        }
+        Ok(())
+    })
 }
 
 fn image(args: &FromDirArgs) -> Result<ExitCode, CliError> {

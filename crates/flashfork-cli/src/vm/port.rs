@@ -13,6 +13,7 @@ use serde_bytes::ByteBuf;
 use serde_json::json;
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -143,6 +144,12 @@ impl Target {
 struct Guest {
     requests: Mutex<agent::Requests>,
     socket: UnixStream,
+}
+
+impl AsFd for Guest {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 impl Peer for Guest {

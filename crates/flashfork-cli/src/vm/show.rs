@@ -84,7 +84,7 @@ pub fn mebibytes(bytes: u64) -> String {
 pub fn host(host: &Host) -> String {
     let verdict = match host.kvm {
         HostKvm::Linux => "KVM boots Linux guests",
-        HostKvm::Untried => "KVM runs tiny guests, Linux was not tried",
+        HostKvm::Untried => "KVM runs tiny guests; whether Linux boots is not known",
         HostKvm::Tiny => {
             "KVM runs tiny guests only: Linux guests need the lab (scripts/vm-lab; docs/VIRTUAL_MACHINES.md)"
         }

@@ -5,8 +5,7 @@ use flashfork_templates::{Asked, Error, Listen, Name, News, Renewal, Request, Ru
 use flashfork_terminal::CliError;
 use flashfork_warm::{Ask, Job, PASSED_ON};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
-use nix::sys::signalfd::SignalFd;
+use nix::{sys::signal::Signal, sys::signalfd::SignalFd};
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;

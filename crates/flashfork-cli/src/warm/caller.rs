@@ -3,9 +3,8 @@
 use flashfork_terminal::CliError;
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
 /// Signals ignored when this process was started; Rust's runtime ignores SIGPIPE for itself.
 static IGNORED: AtomicU64 = AtomicU64::new(0);

@@ -1,8 +1,7 @@
 //! `flashfork ls` and `flashfork rm`.
 
 use flashfork_templates::{Error, Listed, Name, ReadyAt, Removed, State, Template};
-use flashfork_terminal::CliError;
-use flashfork_terminal::output::say;
+use flashfork_terminal::{CliError, output::say};
 use std::process::ExitCode;
 
 /// One line of the list. What only the template knows is missing of one that doesn't answer.

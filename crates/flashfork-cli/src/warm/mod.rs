@@ -13,11 +13,7 @@ use flashfork_templates::{Directory, Listen, Moment, Name};
 use flashfork_terminal::CliError;
 use regex::Regex;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::str::FromStr;
-use std::time::Duration;
+use std::{os::unix::ffi::OsStrExt, path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
 
 /// Start a program and keep it, warm, as a template for `flashfork clone`
 ///

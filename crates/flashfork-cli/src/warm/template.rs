@@ -6,14 +6,9 @@ use flashfork_templates::{Directory, Facts, Moment, Name, ReadyAt, Template, War
 use flashfork_terminal::CliError;
 use flashfork_terminal::{output, places};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
-use nix::sys::signalfd::SignalFd;
-use std::ffi::OsStr;
-use std::num::NonZeroU64;
-use std::os::fd::AsFd;
-use std::path::Path;
+use nix::{sys::signal::Signal, sys::signalfd::SignalFd};
 use std::process::{ExitCode, Stdio};
-use std::time::Duration;
+use std::{ffi::OsStr, num::NonZeroU64, os::fd::AsFd, path::Path, time::Duration};
 
 /// Signals that end this command while the program is warmed, and the program, which has no terminal, with it.
 const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];

@@ -3,8 +3,7 @@
 #![allow(dead_code, reason = "not every test that has this module uses all of it")]
 
 use super::common;
-use flashfork_proto::api;
-use flashfork_proto::shell::ClaimTimes;
+use flashfork_proto::{api, shell::ClaimTimes};
 use nix::sys::signal::{SigHandler, Signal};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -69,7 +68,6 @@ impl Guest {
         command
     }
 
-    /// Ends its agent, as an end of the machine does.
     pub fn end(&mut self) {
         let _ = self.agent.kill();
         self.agent.wait().unwrap();
@@ -115,6 +113,7 @@ fn serve(mut client: UnixStream, agent: &Path, asked: &Mutex<Vec<String>>) {
     client.read_exact(&mut vec![0; length]).unwrap();
     let asked_for = head.split_once(" HTTP/1.1").unwrap().0;
     asked.lock().unwrap().push(asked_for.into());
+    let mut status = "200 OK";
     let answer = match asked_for {
         "POST /v1/clones/clone/agent" => return pass_on(client, agent),
         "POST /v1/clones/clone/console" => return until_its_end(client, agent),
@@ -122,17 +121,23 @@ fn serve(mut client: UnixStream, agent: &Path, asked: &Mutex<Vec<String>>) {
         "GET /v1/clones" => json!([shown(agent)]),
         "GET /v1" => json!({ "flashfork": env!("CARGO_PKG_VERSION"), "api": api::VERSION, "pid": std::process::id() }),
         "GET /v1/templates" => json!([]),
+        // Somebody else makes it, and gives up.
+        "POST /v1/templates" if asked.lock().unwrap().iter().filter(|line| *line == asked_for).count() == 1 => {
+            status = "409 Conflict";
+            json!({ "code": "exists", "message": "" })
+        }
+        "POST /v1/templates" => json!({}),
         "POST /v1/templates/slow/clones" => {
             // Long enough for a signal before the clone is there.
             std::thread::sleep(Duration::from_millis(500));
             json!([clone()])
         }
-        "POST /v1/templates/t/clones" => json!([clone()]),
+        "POST /v1/templates/t/clones" | "POST /v1/templates/default/clones" => json!([clone()]),
         "DELETE /v1/clones/clone" => json!(null),
         other => panic!("{other}"),
     }
     .to_string();
-    write!(client, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len()).unwrap();
+    write!(client, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{answer}", answer.len()).unwrap();
 }
 
 /// The clone, which lives as long as its agent does.

@@ -1,8 +1,7 @@
 //! The command as it is typed. That is its launcher, which cargo does not build for these tests by itself, because it
 //! is another package's.
 
-use std::process::Command;
-use std::sync::Once;
+use std::{process::Command, sync::Once};
 
 /// The launcher, with the command beside it.
 pub fn flashfork() -> &'static str {
@@ -23,7 +22,6 @@ pub fn copy(from: &std::path::Path, to: &std::path::Path) {
     assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }
 
-/// Builds these packages there.
 pub fn build(packages: &[&str]) {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--locked"]).args(packages.iter().map(|name| format!("-p{name}")));

@@ -1,11 +1,11 @@
 //! Servers on a port of their own that are warmed anew: their template lets go of the port for the new one.
 
 use crate::listen::{ask, end, free, listening};
-use crate::place::{Place, line, stderr, until};
+use crate::place::{Place, assert_says, good, line, stderr, until};
+use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Child, Output};
+use std::{net::TcpStream, path::PathBuf};
 
 /// Answers with its word on the port of its argument.
 const SERVER: &str = r#"
@@ -39,13 +39,12 @@ impl Server {
     /// A template `t` of one that answers with `one`.
     fn warm(options: &[&str]) -> Server {
         let place = Place::new();
-        let server = Server { program: place.path().join("server"), port: free(), place };
+        let server = Server { program: place.at("server"), port: free(), place };
         server.make(Some("one"));
         let (port, ready) = (server.port.to_string(), format!("listen:{}", server.port));
         let command = ["warm", "--threads", "--ready", &ready];
         let program = ["t", "--", server.program.to_str().unwrap(), &port];
-        let warmed = server.place.run(&[&command[..], options, &program].concat());
-        assert!(warmed.status.success(), "{}", stderr(&warmed));
+        good(server.place.run(&[&command[..], options, &program].concat()));
         server
     }
 
@@ -54,16 +53,16 @@ impl Server {
         let flags: Vec<_> = word.iter().map(|word| format!("-DWORD=\"{word}\"")).collect();
         let flags: Vec<_> = flags.iter().map(String::as_str).collect();
         let new = self.place.program_with("new", SERVER, &flags);
-        std::fs::rename(new, &self.program).unwrap();
+        fs::rename(new, &self.program).unwrap();
     }
 
     /// The same with the program in its place meanwhile, which is the very same file afterwards.
     fn while_replaced<T>(&self, word: Option<&str>, then: impl FnOnce() -> T) -> T {
-        let kept = self.place.path().join("kept");
-        std::fs::rename(&self.program, &kept).unwrap();
+        let kept = self.place.at("kept");
+        fs::rename(&self.program, &kept).unwrap();
         self.make(word);
         let came = then();
-        std::fs::rename(&kept, &self.program).unwrap();
+        fs::rename(&kept, &self.program).unwrap();
         came
     }
 
@@ -84,7 +83,6 @@ impl Server {
         self.place.run(&[&["clone"], options, &["t"]].concat())
     }
 
-    /// Ends the only clone, and waits until it has.
     fn end(&self, clone: Child) {
         end(clone);
         until("it has ended", || self.listed()["clones_running"] == 0);
@@ -110,7 +108,6 @@ fn answers(port: u16, word: &str) {
     assert_eq!(ask(port, "?"), word);
 }
 
-/// Until the one with that word answers there.
 fn until_answered(port: u16, word: &str) {
     until("it answers", || said(port).as_deref() == Some(word));
 }
@@ -126,7 +123,7 @@ fn a_server_on_a_port_of_its_own_is_warmed_anew_there() {
     let mut waiting = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     server.make(Some("two"));
     let output = server.refused(&[]);
-    assert!(line(&output).contains("/server changed since t was warmed"), "{}", line(&output));
+    assert_says(line(&output), "/server changed since t was warmed");
     let clone = server.clone(&["--fresh"]);
     answers(server.port, "two");
     assert!(waiting.read(&mut [0; 9]).is_err(), "it was reset");
@@ -176,7 +173,7 @@ fn a_template_whose_ports_are_gone_makes_no_clones_until_it_is_made_anew() {
     server.while_replaced(None, || {
         assert!(line(&server.refused(&["--fresh"])).contains(want));
         let output = server.refused(&[]);
-        assert!(line(&output).contains("/server changed since t was warmed"), "{}", line(&output));
+        assert_says(line(&output), "/server changed since t was warmed");
     });
     let clone = server.clone(&["--fresh"]);
     answers(server.port, "one");
@@ -188,7 +185,7 @@ fn a_template_whose_ports_are_gone_makes_no_clones_until_it_is_made_anew() {
 fn a_watched_server_that_could_not_be_warmed_is_by_its_next_caller() {
     let server = Server::warm(&["--watch"]);
     let failed = server.while_replaced(None, || server.refused(&[]));
-    assert!(line(&failed).contains("it makes no clones until that is done"), "{}", line(&failed));
+    assert_says(line(&failed), "it makes no clones until that is done");
     let elsewhere = free();
     let clone = server.clone(&["--listen", &elsewhere.to_string()]);
     until_answered(elsewhere, "one");
@@ -238,13 +235,13 @@ fn clones_on_other_ports_are_not_in_the_way_of_the_new_server() {
 #[test]
 fn a_server_of_python_is_warmed_anew_on_its_port() {
     let place = Place::new();
-    let (port, library) = (free(), place.path().join("part.so"));
+    let (port, library) = (free(), place.at("part.so"));
     let make = |word: &str| {
         let text = format!("const char *word(void) {{ return \"{word}\"; }}");
         let new = place.program_with("new", &text, &["-shared", "-fPIC"]);
-        std::fs::rename(new, &library).unwrap();
+        fs::rename(new, &library).unwrap();
     };
-    let script = place.path().join("main.py");
+    let script = place.at("main.py");
     let write = |text: &str| {
         let serve = format!(
             "
@@ -258,13 +255,12 @@ def serve():
         with connection: connection.recv(9), connection.sendall(part.word())
 thread = threading.Thread(target=serve); thread.start(); thread.join()"
         );
-        std::fs::write(&script, format!("{text}{serve}")).unwrap();
+        fs::write(&script, format!("{text}{serve}")).unwrap();
     };
     make("one");
     write("");
     let command = ["warm", "--threads", "--ready", "listen", "t", "--", "/usr/bin/python3", script.to_str().unwrap()];
-    let warmed = place.run(&command);
-    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    good(place.run(&command));
     make("two");
     write("raise SystemExit('not yet')\n");
     let failed = place.run(&["clone", "--fresh", "t"]);

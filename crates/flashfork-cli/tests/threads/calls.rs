@@ -1,9 +1,8 @@
 //! Calls in flight when the program is stopped are made by clones as if nothing had been.
 
-use crate::place::{kill, stderr, stdout, until};
+use crate::place::{assert_says, both, good, kill, stderr, stdout, until};
 use crate::programs::Program;
-use std::io::Read;
-use std::process::Stdio;
+use std::{io::Read, process::Stdio};
 
 /// Each waits until all is through, and has transferred a part.
 #[test]
@@ -43,7 +42,6 @@ int main(void) {
     for (int i = 0; i < 5; i++) { n = drain(fds[i], &h); printf("%zu %u\n", n, h); }
     for (int i = 0; i < 7; i++) pthread_join(t[i], 0);
     for (int i = 0; i < 7; i++) puts(line[i]);
-    return 0;
 }
 "#,
     )
@@ -99,7 +97,7 @@ int main(void) {
     warm.stderr.take().unwrap().read_to_end(&mut first).unwrap();
     assert!(warm.wait().unwrap().success());
     for _ in 0..2 {
-        let clone = program.place.run(&["clone", "t"]);
+        let clone = program.cloned();
         assert_eq!(stdout(&clone), "wrote 300000\n");
         let all = [&first, &clone.stderr[..]].concat();
         assert_eq!(all.len(), 300_000);
@@ -124,7 +122,6 @@ int main(void) {
     READY;
     until_asleep(tid); pthread_kill(t, SIGUSR1); pthread_join(t, 0); puts(line);
     void *r; pthread_cancel(c); pthread_join(c, &r); printf("%d\n", r == PTHREAD_CANCELED);
-    return 0;
 }
 "#,
     )
@@ -171,7 +168,7 @@ int main(void) {
 "#,
     );
     let refused = program.try_warm(&[]);
-    assert!(stderr(&refused).contains("a call that its clones could not go on with"), "{}", stderr(&refused));
+    assert_says(stderr(&refused), "a call that its clones could not go on with");
 }
 
 /// The program is stopped by the test, so that the signal comes when it can't be taken before its template is made.
@@ -198,7 +195,7 @@ int main(int count, char **all) {
     );
     for (call, said) in [("poll", "-1 1 1\n"), ("read", "-1 1 1\n"), ("restart", "1 0 1\n")] {
         let place = &program.place;
-        let file = place.path().join(call);
+        let file = place.at(call);
         let name = file.to_str().unwrap();
         let command = ["warm", "--threads", "--ready", "idle:2", call, "--", program.path(), name, call];
         let warm = place.flashfork(&command).stderr(Stdio::piped()).spawn().unwrap();
@@ -209,11 +206,10 @@ int main(int count, char **all) {
         let stopped = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ");
         until("it is stopped", stopped);
         kill(pid, libc::SIGUSR1);
-        let warm = warm.wait_with_output().unwrap();
-        assert!(warm.status.success(), "{}", stderr(&warm));
+        good(warm.wait_with_output().unwrap());
         for _ in 0..3 {
             let clone = place.run(&["clone", call]);
-            assert_eq!((stdout(&clone), stderr(&clone)), (said, ""), "{call}");
+            assert_eq!(both(&clone), (said, ""), "{call}");
         }
     }
 }
@@ -230,7 +226,6 @@ int main(void) {
     pthread_t t; void *r; pipe(p); pthread_create(&t, 0, other, 0); while (!tid) usleep(1000); until_asleep(tid);
     READY; until_asleep(tid);
     printf("%d ", pthread_cancel(t)); printf("%d ", pthread_join(t, &r)); printf("%d %d\n", r == PTHREAD_CANCELED, ended);
-    return 0;
 }
 "#,
     )

@@ -1,6 +1,6 @@
 //! Connections to others: their ends, what had come of them, and those that wait to be accepted.
 
-use crate::place::{stderr, stdout};
+use crate::place::{both, stdout};
 use crate::programs::Program;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,6 @@ use std::process::Stdio;
 /// Connects to a port, says hello, and has something to read.
 const CLIENT: &str = r#"
 #include <sys/ioctl.h>
-static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     int fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, htons(atoi(argv[1])), {htonl(INADDR_LOOPBACK)}};
@@ -17,12 +16,11 @@ int main(int argc, char **argv) {
     struct linger slow = {1, 60}; setsockopt(fd, SOL_SOCKET, SO_LINGER, &slow, sizeof slow);
     write(fd, "hello", 5); int copy = dup(fd);
     int want = atoi(argv[2]); for (int left = 0; left < want; usleep(1000)) ioctl(fd, FIONREAD, &left);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     READY;
     static char b[400000]; int n, all = 0; unsigned h = 1;
     while ((n = read(all % 2 ? fd : copy, b, sizeof b)) > 0) { all += n; for (int i = 0; i < n; i++) h = h * 31 + (unsigned char)b[i]; }
     printf("%d %u %d ", all, h, n); n = write(fd, "x", 1); printf("%d %d\n", n, errno == EPIPE);
-    return 0;
 }
 "#;
 
@@ -47,8 +45,8 @@ fn what_had_come_of_a_connection_is_read_before_its_end() {
         assert_eq!(hello, "hello");
         let sum = bytes.iter().fold(1u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)));
         for _ in 0..3 {
-            let clone = program.place.run(&["clone", "t"]);
-            assert_eq!((stdout(&clone), stderr(&clone)), (&*format!("{len} {sum} 0 -1 1\n"), ""));
+            let clone = program.cloned();
+            assert_eq!(both(&clone), (&*format!("{len} {sum} 0 -1 1\n"), ""));
         }
     }
 }
@@ -57,18 +55,16 @@ fn what_had_come_of_a_connection_is_read_before_its_end() {
 fn a_template_ends_connections_of_its_own_and_of_unix_sockets() {
     Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     int l = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
     bind(l, (void *)&a, n); listen(l, 5); getsockname(l, (void *)&a, &n); connect(fd, (void *)&a, n); int in = accept(l, 0, 0);
     write(fd, "unread", 6);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     int clone = READY;
     /* The program itself ends them here. */
     if (!clone) { shutdown(fd, SHUT_RDWR); shutdown(in, SHUT_WR); }
     char b[64]; int k = read(in, b, 64); printf("%.*s ", k, b); printf("%zd ", read(in, b, 64)); printf("%zd\n", read(fd, b, 64));
-    return 0;
 }
 "#,
     )
@@ -88,7 +84,6 @@ int main(void) {
     pthread_t t; pthread_create(&t, 0, serve, 0);
     READY;
     char b[8]; while (read(0, b, 8) > 0);
-    return 0;
 }
 "#,
     );
@@ -116,22 +111,20 @@ int main(void) {
 fn a_clone_does_not_end_a_socket_at_which_others_listen() {
     let program = Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     int fd = socket(AF_INET, SOCK_STREAM, 0), s[2]; struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
     bind(fd, (void *)&a, n); listen(fd, 16); getsockname(fd, (void *)&a, &n); socketpair(AF_UNIX, SOCK_STREAM, 0, s);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     READY;
     int own = socket(AF_INET, SOCK_STREAM, 0); connect(own, (void *)&a, n); int in = accept(fd, 0, 0); printf("%d ", in >= 0);
     printf("%d %d ", shutdown(fd, SHUT_RDWR), errno == ENOTCONN);
     printf("%d ", shutdown(in, SHUT_RDWR)); printf("%d ", shutdown(s[0], SHUT_WR)); printf("%d\n", shutdown(own, SHUT_RDWR));
-    return 0;
 }
 "#,
     );
     program.warm(&[]);
     for _ in 0..3 {
-        let clone = program.place.run(&["clone", "t"]);
+        let clone = program.cloned();
         let [first, rest] = [0, 2].map(|from| stdout(&clone).get(from..).unwrap_or(""));
         assert!(first.starts_with("1 ") && rest.ends_with("0 0 0\n") && rest.contains("-1"), "{}", stdout(&clone));
     }
@@ -142,12 +135,11 @@ int main(void) {
 fn a_clone_hears_no_more_of_a_socket_that_it_has_closed() {
     Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     int fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0); struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
     bind(fd, (void *)&a, n); listen(fd, 16); getsockname(fd, (void *)&a, &n);
     struct epoll_event e = {EPOLLIN, {.u64 = 7}}; epoll_ctl(set, EPOLL_CTL_ADD, fd, &e);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     READY;
     int late = epoll_create1(0), copy = dup(fd), out = socket(AF_INET, SOCK_STREAM, 0); epoll_ctl(late, EPOLL_CTL_ADD, fd, &e);
     connect(out, (void *)&a, n); struct pollfd p = {fd, POLLIN, 0}; poll(&p, 1, -1);

@@ -1,8 +1,7 @@
 //! What clones have open is their own.
 
-use crate::listen::warm;
-use crate::place::{stderr, stdout};
-use crate::programs::Program;
+use crate::place::{both, good, stderr, stdout};
+use crate::{listen::warm, programs::Program};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
@@ -40,7 +39,6 @@ int main(void) {
     timerfd_gettime(timer, &it); printf("%d\n", it.it_value.tv_sec > 900);
     kill(getpid(), SIGUSR1); struct signalfd_siginfo i; printf("%zd %u\n", read(signals, &i, sizeof i), i.ssi_signo);
     printf("%d %d %d\n", fcntl(set, F_GETFD), fcntl(here, F_GETFL) & O_NONBLOCK, fcntl(timer, F_GETFD));
-    return 0;
 }
 "#,
     )
@@ -54,9 +52,9 @@ fn clones_have_no_descriptor_that_the_program_has_not() {
         r#"int main(void) { READY; for (int i = 0; i < 1024; i++) if (fcntl(i, F_GETFD) >= 0) printf("%d ", i); return 0; }"#,
     );
     program.warm(&[]);
-    let clone = || program.place.run(&["clone", "t"]);
+    let clone = || program.cloned();
     assert_eq!((stdout(&clone()), stderr(&clone())), ("0 1 2 ", ""));
-    assert!(program.place.run(&["rm", "t"]).status.success());
+    good(program.place.run(&["rm", "t"]));
     // Where output and errors are one pipe they are parted.
     let (read, write) = std::io::pipe().unwrap();
     let mut warm = program.place.flashfork(&["warm", "--threads", "--ready", "call", "t", "--", program.path()]);
@@ -77,11 +75,11 @@ fn a_file_under_a_number_of_the_engines_is_the_programs() {
     printf("%d %d\n", good, files[199]); return 0;
 }"#,
     );
-    let go = program.place.path().join("go");
+    let go = program.place.at("go");
     warm(&program.place, "line:^up$", &[program.path(), go.to_str().unwrap()]);
     std::fs::write(&go, "").unwrap();
-    let clone = program.place.run(&["clone", "t"]);
-    assert_eq!((stdout(&clone), stderr(&clone)), ("200 202\n", ""));
+    let clone = program.cloned();
+    assert_eq!(both(&clone), ("200 202\n", ""));
 }
 
 #[test]
@@ -89,10 +87,9 @@ fn pipes_and_pairs_have_what_was_in_them() {
     Program::new(
         r#"
 static int p[2], s[2], half[2];
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     pipe2(p, O_NONBLOCK); socketpair(AF_UNIX, SOCK_STREAM, 0, s); socketpair(AF_UNIX, SOCK_STREAM, 0, half);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     write(p[1], "in the pipe", 11); write(s[0], "to one", 6); write(s[1], "to the other", 12); write(half[0], "last", 4); shutdown(half[0], SHUT_WR);
     READY;
     char b[64]; int n;
@@ -101,7 +98,6 @@ int main(void) {
     n = read(half[1], b, 64); printf("%.*s, ", n, b); printf("%zd\n", read(half[1], b, 64));
     write(p[1], "more", 4); n = read(p[0], b, 64); printf("%.*s\n", n, b);
     close(p[1]); printf("%zd\n", read(p[0], b, 64));
-    return 0;
 }
 "#,
     )
@@ -113,15 +109,13 @@ fn bytes_outlive_the_end_that_wrote_them() {
     Program::new(
         r#"
 static int p[2], s[2];
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     pipe(p); socketpair(AF_UNIX, SOCK_STREAM, 0, s);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     write(p[1], "hello", 5); close(p[1]); write(s[1], "bye", 3); close(s[1]);
     READY;
     char b[64];
     for (int i = 0; i < 2; i++) { int n = read(p[0], b, 64); printf("%d %.*s ", n, n, b); n = read(s[0], b, 64); printf("%d %.*s\n", n, n, b); }
-    return 0;
 }
 "#,
     )
@@ -133,7 +127,6 @@ fn sockets_keep_their_options() {
     Program::new(
         r#"
 #include <netinet/tcp.h>
-static void *other(void *x) { for (;;) pause(); }
 static void set(int fd, int level, int which, int value) { if (setsockopt(fd, level, which, &value, 4)) perror("set"); }
 static void all(int fd) {
     static const int levels[] = {SOL_SOCKET, IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6};
@@ -154,10 +147,9 @@ int main(void) {
     set(t, SOL_SOCKET, SO_REUSEADDR, 1); set(t, SOL_SOCKET, SO_REUSEPORT, 1); set(t, IPPROTO_TCP, TCP_NODELAY, 1); set(t, SOL_SOCKET, SO_KEEPALIVE, 1); set(t, IPPROTO_TCP, TCP_KEEPIDLE, 77); set(t, IPPROTO_IP, IP_TOS, 16); set(t, SOL_SOCKET, SO_PRIORITY, 5);
     struct linger slow = {1, 9}; setsockopt(t, SOL_SOCKET, SO_LINGER, &slow, sizeof slow);
     set(six, IPPROTO_IPV6, IPV6_V6ONLY, 1); set(s[0], SOL_SOCKET, SO_SNDBUF, 65536); set(s[1], SOL_SOCKET, SO_RCVBUF, 32768); set(s[1], SOL_SOCKET, SO_PASSCRED, 1);
-    pthread_t thread; pthread_create(&thread, 0, other, 0);
+    another();
     READY;
     all(u); all(t); all(six); all(s[0]); all(s[1]);
-    return 0;
 }
 "#,
     )
@@ -168,24 +160,22 @@ int main(void) {
 fn a_timer_for_a_moment_is_still_for_that_moment() {
     let program = Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     int timer = timerfd_create(CLOCK_REALTIME, 0); struct timespec now; clock_gettime(CLOCK_REALTIME, &now);
     struct itimerspec it = {{0, 0}, {now.tv_sec + 1, now.tv_nsec}}; timerfd_settime(timer, TFD_TIMER_ABSTIME, &it, 0);
     struct itimerspec far = {{0, 0}, {now.tv_sec + 5000, 0}}, left; int later = timerfd_create(CLOCK_REALTIME, 0); timerfd_settime(later, TFD_TIMER_ABSTIME, &far, 0);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     READY;
     timerfd_gettime(later, &left); clock_gettime(CLOCK_REALTIME, &now);
     long moment = now.tv_sec * 1000 + now.tv_nsec / 1000000 + left.it_value.tv_sec * 1000 + left.it_value.tv_nsec / 1000000;
     printf("%d\n", labs(moment - far.it_value.tv_sec * 1000) < 900);
-    return 0;
 }
 "#,
     );
     program.warm(&[]);
     // Time that must not be added to it.
     std::thread::sleep(std::time::Duration::from_secs(1));
-    assert_eq!(stdout(&program.place.run(&["clone", "t"])), "1\n");
+    assert_eq!(stdout(&program.cloned()), "1\n");
 }
 
 /// The kernel has such a timer stand still until somebody asks for it, and tells that it has no time left.
@@ -193,11 +183,10 @@ int main(void) {
 fn a_periodic_timer_that_has_gone_off_unread_goes_on() {
     Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     int timer = timerfd_create(CLOCK_MONOTONIC, 0); struct itimerspec it = {{0, 200000000}, {0, 200000000}}; timerfd_settime(timer, 0, &it, 0);
     struct pollfd p = {timer, POLLIN, 0}; poll(&p, 1, -1);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     READY;
     for (int i = 0; i < 3; i++) { uint64_t n = 0; int ready = poll(&p, 1, 20000); if (ready) read(timer, &n, 8); printf("%d %d\n", ready, n > 0); }
     timerfd_gettime(timer, &it); printf("%ld\n", it.it_interval.tv_nsec); return 0;
@@ -211,16 +200,14 @@ int main(void) {
 fn files_are_read_on_from_where_they_were_by_each_clone_for_itself() {
     Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     char name[] = "/tmp/flashfork-XXXXXX", b[64]; int fd = mkstemp(name); unlink(name);
     write(fd, "one two three", 13); lseek(fd, 4, SEEK_SET); int copy = dup(fd);
     int nameless = open("/tmp", O_TMPFILE | O_RDWR, 0600); write(nameless, "nameless", 8); lseek(nameless, 2, SEEK_SET);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     READY;
     read(fd, b, 3); b[3] = 0; printf("%s ", b); usleep(1000); int n = read(copy, b, 64); printf("%.*s\n", n, b);
     n = read(nameless, b, 64); printf("%.*s\n", n, b);
-    return 0;
 }
 "#,
     )
@@ -234,17 +221,15 @@ fn connections_to_outside_are_at_their_end() {
     let port = server.local_addr().unwrap().port().to_string();
     let program = Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     int fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, htons(atoi(argv[1])), {htonl(INADDR_LOOPBACK)}};
     if (connect(fd, (void *)&a, sizeof a)) return 1;
     write(fd, "hello", 5);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     READY;
     char b[8]; printf("%zd ", read(fd, b, 8)); int n = write(fd, "x", 1); printf("%d %d\n", n, errno == EPIPE);
     int again = socket(AF_INET, SOCK_STREAM, 0); printf("%d\n", connect(again, (void *)&a, sizeof a));
-    return 0;
 }
 "#,
     );
@@ -254,8 +239,8 @@ int main(int argc, char **argv) {
     let mut hello = [0; 5];
     connection.read_exact(&mut hello).unwrap();
     for _ in 0..2 {
-        let clone = program.place.run(&["clone", "t"]);
-        assert_eq!((stdout(&clone), stderr(&clone)), ("0 -1 1\n0\n", ""));
+        let clone = program.cloned();
+        assert_eq!(both(&clone), ("0 -1 1\n0\n", ""));
         drop(server.accept().unwrap());
     }
     // Its end was told when the template was made.
@@ -267,21 +252,20 @@ int main(int argc, char **argv) {
 fn a_connection_that_was_reset_is_at_its_end() {
     let program = Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     int l = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
     bind(l, (void *)&a, n); listen(l, 5); getsockname(l, (void *)&a, &n); connect(fd, (void *)&a, n); close(l);
     struct pollfd p = {fd, POLLIN, 0}; poll(&p, 1, -1);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     READY;
     char b[8]; printf("%zd\n", read(fd, b, 8)); return 0;
 }
 "#,
     );
     program.warm(&[]);
-    assert_eq!(stdout(&program.place.run(&["clone", "t"])), "0\n");
+    assert_eq!(stdout(&program.cloned()), "0\n");
 }
 
 #[test]
@@ -299,7 +283,6 @@ int main(void) {
     READY;
     printf("%d\n", ntohs(a.sin_port)); fflush(stdout);
     char b[8]; while (read(0, b, 8) > 0);
-    return 0;
 }
 "#,
     );
@@ -332,15 +315,13 @@ int main(void) {
 fn copies_of_standard_streams_are_the_callers() {
     let program = Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     int out = dup(1), err = fcntl(2, F_DUPFD_CLOEXEC, 40);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     dprintf(out, "warming\n");
     READY;
     dprintf(out, "out "); dprintf(1, "1 "); dprintf(err, "err "); dprintf(2, "2 ");
     char b[64]; int n = read(0, b, 64); dprintf(out, "%.*s", n, b);
-    return 0;
 }
 "#,
     );
@@ -349,7 +330,7 @@ int main(void) {
     let mut clone = clone.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     clone.stdin.take().unwrap().write_all(b"in").unwrap();
     let clone = clone.wait_with_output().unwrap();
-    assert_eq!((stdout(&clone), stderr(&clone)), ("out 1 in", "err 2 "));
+    assert_eq!(both(&clone), ("out 1 in", "err 2 "));
 }
 
 /// On a terminal, or with `2>&1`, output and errors are one open file while it is warmed.
@@ -365,15 +346,15 @@ fn copies_of_output_and_errors_that_were_one_file_are_told_apart() {
     let mut said = String::new();
     read.read_to_string(&mut said).unwrap();
     assert!(warm.wait().unwrap().success() && said.starts_with("out err 1 2 "), "{said}");
-    let clone = program.place.run(&["clone", "t"]);
-    assert_eq!((stdout(&clone), stderr(&clone)), ("out 1 ", "err 2 "));
+    let clone = program.cloned();
+    assert_eq!(both(&clone), ("out 1 ", "err 2 "));
 }
 
 /// One position in it is both's.
 #[test]
 fn copies_of_output_and_errors_that_are_one_file_are_refused() {
     let program = Program::new(COPIES);
-    let path = program.place.path().join("log");
+    let path = program.place.at("log");
     let file = std::fs::File::create(&path).unwrap();
     let command = ["warm", "--threads", "--ready", "call", "t", "--", program.path()];
     let mut warm = program.place.flashfork(&command);
@@ -383,12 +364,10 @@ fn copies_of_output_and_errors_that_are_one_file_are_refused() {
 }
 
 const COPIES: &str = r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     int out = dup(1), err = fcntl(2, F_DUPFD_CLOEXEC, 40);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     for (int i = 0; i < 2; i++) { dprintf(out, "out "); dprintf(err, "err "); dprintf(1, "1 "); dprintf(2, "2 "); if (!i) READY; }
-    return 0;
 }
 "#;
 
@@ -397,17 +376,30 @@ int main(void) {
 fn a_standard_stream_that_is_a_copy_of_the_other_is_one_in_clones() {
     let program = Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
-    dup2(1, 2); pthread_t t; pthread_create(&t, 0, other, 0);
+    dup2(1, 2); another();
     READY;
     dprintf(1, "out "); dprintf(2, "err "); return 0;
 }
 "#,
     );
     program.warm(&[]);
-    let clone = program.place.run(&["clone", "t"]);
-    assert_eq!((stdout(&clone), stderr(&clone)), ("out err ", ""));
+    let clone = program.cloned();
+    assert_eq!(both(&clone), ("out err ", ""));
+}
+
+#[test]
+fn an_eventfd_without_room_for_more_counts_down_as_it_did() {
+    Program::new(
+        r#"
+int main(void) {
+    uint64_t n = UINT64_MAX - 1; int fd = eventfd(0, EFD_SEMAPHORE); write(fd, &n, 8);
+    READY;
+    read(fd, &n, 8); printf("%d\n", n == 1);
+}
+"#,
+    )
+    .is_the_same_in_clones(1);
 }
 
 /// The pipe takes as much as the program's.
@@ -415,15 +407,43 @@ int main(void) {
 fn a_pipe_has_as_much_room_as_it_had() {
     Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     int p[2], q[2], k[2]; pipe2(p, O_NONBLOCK); pipe2(q, O_NONBLOCK); pipe2(k, O_NONBLOCK | O_DIRECT); static char b[1 << 20];
     fcntl(q[1], F_SETPIPE_SZ, 1 << 18); write(p[1], b, 100); write(q[1], b, 5000); read(q[0], b, 4500); write(k[1], "one", 3); write(k[1], "three", 5);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     READY;
     printf("%zd %zd %d ", write(p[1], b, 1 << 20), write(q[1], b, 1 << 20), fcntl(q[0], F_GETPIPE_SZ));
     printf("%zd %zd\n", read(k[0], b, 64), read(k[0], b, 64));
-    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(2);
+}
+
+#[test]
+fn shared_memory_in_clones_is_as_long_as_it_was_and_keeps_what_was_advised() {
+    Program::new(
+        r#"
+static void flags(char *m) {
+    FILE *f = fopen("/proc/self/smaps", "r"); char l[300]; unsigned long a, b; int in = 0;
+    while (fgets(l, 300, f)) {
+        if (sscanf(l, "%lx-%lx ", &a, &b) == 2) in = a <= (unsigned long)m && (unsigned long)m < b;
+        if (in && !strncmp(l, "VmFlags", 7)) printf("dd %d dc %d rr %d\n", !!strstr(l, " dd"), !!strstr(l, " dc"), !!strstr(l, " rr"));
+    }
+    fclose(f);
+}
+int main(void) {
+    char *m = mmap(0, 65536, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0), *cut = mmap(0, 8 << 20, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    madvise(m, 65536, MADV_DONTFORK); madvise(m, 65536, MADV_DONTDUMP); madvise(m, 65536, MADV_RANDOM);
+    memset(cut, 3, 8 << 20); munmap(cut + (5 << 20), 3 << 20); munmap(cut, 1 << 20);
+    char *twice = mremap(m, 0, 4096, MREMAP_MAYMOVE), *end = mremap(cut + (4 << 20), 0, 4 << 20, MREMAP_MAYMOVE); mprotect(end, 1 << 20, PROT_NONE);
+    another();
+    READY;
+    flags(m);
+    int pid = fork(), status; if (!pid) { unsigned char x; _exit(!mincore(m, 4096, &x)); } waitpid(pid, &status, 0);
+    char *whole = mremap(cut + (1 << 20), 4 << 20, 7 << 20, MREMAP_MAYMOVE);
+    m[1] = 1; twice[2] = 2; whole[4 << 20] = 4;
+    printf("%d %d %d %d %d\n", status, whole[0], whole[(7 << 20) - 1], twice[1] + m[2], end[1 << 20]); return 0;
 }
 "#,
     )
@@ -434,12 +454,11 @@ int main(void) {
 fn shared_memory_of_a_program_alone_is_each_clones_own() {
     Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     volatile int *m = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); m[0] = 7;
     mprotect((char *)m + 4096, 4096, PROT_NONE);
     char *hidden = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); strcpy(hidden, "there"); madvise(hidden, 4096, MADV_DONTFORK);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     READY;
     for (int i = 0; i < 1000; i++) { int v = ++m[0]; sched_yield(); if (m[0] != v) { puts("another's"); return 1; } }
     int pid = fork(), status; if (!pid) { m[0] = 99; _exit(access(hidden, F_OK) && errno == EFAULT); } waitpid(pid, &status, 0);

@@ -1,19 +1,18 @@
 //! How clones begin and end, and that nothing is left of them.
 
-use crate::place::{Place, kill, pids, signal, state, stderr, stdout, until};
+use crate::place::{Place, both, good, kill, pids, signal, state, stderr, stdout, until};
 use crate::programs::Program;
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
 use std::process::{Child, Stdio};
+use std::{os::fd::AsRawFd, path::Path};
 
 /// Does what its last argument says, with a thread beside it.
 const DOES: &str = r#"
-static void *other(void *x) { for (;;) pause(); }
 static void on_term(int n) { _exit(42); }
 int main(int argc, char **argv) {
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     if (flashfork_ready) flashfork_ready(&argc, &argv);
     const char *what = argv[argc - 1]; setvbuf(stdout, 0, _IOLBF, 0);
     if (!strcmp(what, "exit")) return 7;
@@ -67,14 +66,14 @@ fn both_threads_have_what_the_kernel_hands_on_from_their_caller() {
                 libc::syscall(libc::SYS_ioprio_set, 1, 0, 3 << 13);
                 libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
                 libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-                std::fs::write("/proc/self/coredump_filter", "0x13")
+                fs::write("/proc/self/coredump_filter", "0x13")
             });
         }
         command.output().unwrap()
     };
     let clone = under(program.place.flashfork(&["clone", "t"]));
     let plain = under(std::process::Command::new(program.path()));
-    assert_eq!((stdout(&clone), stderr(&clone)), (stdout(&plain), ""));
+    assert_eq!(both(&clone), (stdout(&plain), ""));
     assert_eq!(stdout(&plain).lines().count(), 2);
 }
 
@@ -124,8 +123,8 @@ fn signals_are_passed_on() {
 #[test]
 fn what_is_the_callers_is_the_clones() {
     let program = warmed();
-    let directory = program.place.path().join("somewhere");
-    std::fs::create_dir(&directory).unwrap();
+    let directory = program.place.at("somewhere");
+    fs::create_dir(&directory).unwrap();
     let mut command = program.place.flashfork(&["clone", "t", "place"]);
     command.current_dir(&directory).env("ONE", "1");
     // SAFETY: async-signal-safe calls only.
@@ -146,7 +145,7 @@ fn what_is_the_callers_is_the_clones() {
     // SAFETY: asks for this process's own.
     let nice = (3 + unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }).min(19);
     let want = format!("{} 27 123 1 1 1 {nice}\n", directory.display());
-    assert_eq!((stdout(&clone), stderr(&clone)), (want.as_str(), ""));
+    assert_eq!(both(&clone), (want.as_str(), ""));
 }
 
 #[test]
@@ -174,7 +173,7 @@ fn nothing_is_left_of_a_removed_template() {
     for _ in 0..5 {
         assert_eq!(program.place.run(&["clone", "t", "exit"]).status.code(), Some(7));
     }
-    assert!(program.place.run(&["rm", "t"]).status.success());
+    good(program.place.run(&["rm", "t"]));
     until("all is gone", || all(&program.place).is_empty());
 }
 
@@ -190,12 +189,12 @@ fn nothing_is_left_of_what_is_killed() {
         let mut clone = running(place, "waits");
         let keeper = place.template_pid();
         let below = |pid: i32| -> Vec<i32> {
-            let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+            let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
             text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
         };
         let init = below(keeper)[0];
         let named = |name: &str| {
-            let comm = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+            let comm = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
             below(init).into_iter().find(|pid| comm(pid).trim() == name).unwrap()
         };
         let victim = match killed {
@@ -285,7 +284,7 @@ fn whatever_is_killed_at_any_moment_nothing_is_left() {
 /// How many descriptors the template has open; none when it has just ended.
 fn open_of_template(place: &Place) -> Option<usize> {
     let pid = place.list().first()?["pid"].as_i64().unwrap();
-    std::fs::read_dir(format!("/proc/{pid}/fd")).ok().map(Iterator::count)
+    fs::read_dir(format!("/proc/{pid}/fd")).ok().map(Iterator::count)
 }
 
 #[test]
@@ -295,7 +294,7 @@ fn namespaces_whose_init_was_killed_are_replaced() {
     until("it is idle", || is_idle(place));
     let template = place.template_pid();
     let of_template = |pid: &i32| {
-        let text = std::fs::read_to_string(format!("/proc/{template}/task/{template}/children")).unwrap();
+        let text = fs::read_to_string(format!("/proc/{template}/task/{template}/children")).unwrap();
         text.split_whitespace().any(|child| child.parse() == Ok(*pid))
     };
     let waiting: Vec<i32> = pids(place, "flashfork-init").into_iter().filter(|pid| !of_template(pid)).collect();
@@ -307,7 +306,7 @@ fn namespaces_whose_init_was_killed_are_replaced() {
     for _ in 0..3 {
         assert_eq!(place.run(&["clone", "t", "exit"]).status.code(), Some(7));
     }
-    assert!(place.run(&["rm", "t"]).status.success());
+    good(place.run(&["rm", "t"]));
     until("all is gone", || all(place).is_empty());
 }
 
@@ -324,7 +323,7 @@ fn what_a_clone_leaves_in_the_background_runs_on() {
     let left = pids(&program.place, "program");
     assert_eq!(left.len(), 1);
     let left = left[0];
-    assert!(program.place.run(&["rm", "t"]).status.success());
+    good(program.place.run(&["rm", "t"]));
     assert!(state(left).is_some());
     kill(left, libc::SIGKILL);
     until("all is gone", || all(&program.place).is_empty());
@@ -347,8 +346,8 @@ fn fifty_clones_leave_no_process_and_no_descriptor() {
     let program = warmed();
     let fds = format!("/proc/{}/fd", program.place.template_pid());
     let open = || -> Vec<_> {
-        let all = std::fs::read_dir(&fds).unwrap();
-        all.filter_map(|fd| Some(std::fs::read_link(fd.unwrap().path()).ok()?.display().to_string())).collect()
+        let all = fs::read_dir(&fds).unwrap();
+        all.filter_map(|fd| Some(fs::read_link(fd.unwrap().path()).ok()?.display().to_string())).collect()
     };
     // It has what it makes ahead: two namespaces, and one of time where the kernel knows those.
     let is_ready = |open: &[String]| {
@@ -367,12 +366,11 @@ fn fifty_clones_leave_no_process_and_no_descriptor() {
 /// At its end it has a file locked, another one mapped if an argument names it, so much memory that it takes a while to
 /// free it, and a thread beside it. What it says last it says when handlers of `exit` have run, and it has no child.
 const LAST: &str = r#"
-static void *other(void *x) { for (;;) pause(); }
 __attribute__((destructor)) static void last(void) {
     int w = waitpid(-1, 0, __WALL | WNOHANG); printf("%d %d\n", w, errno == ECHILD);
 }
 int main(int argc, char **argv) {
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     if (flashfork_ready) flashfork_ready(&argc, &argv);
     if (flock(open(argv[1], O_RDWR), LOCK_EX | LOCK_NB)) return 1;
     if (argc > 2) mmap(0, 4096, PROT_READ, MAP_SHARED, open(argv[2], O_RDWR), 0);
@@ -386,20 +384,20 @@ fn what_a_clone_has_in_use_is_free_when_its_end_is_told() {
     let program = Program::new(LAST);
     program.warm(&[]);
     let place = &program.place;
-    let [lock, file] = ["lock", "mapped"].map(|name| place.path().join(name));
-    std::fs::write(&lock, "").unwrap();
-    std::fs::write(&file, [1; 4096]).unwrap();
+    let [lock, file] = ["lock", "mapped"].map(|name| place.at(name));
+    fs::write(&lock, "").unwrap();
+    fs::write(&file, [1; 4096]).unwrap();
     let [lock, file] = [&lock, &file].map(|path| path.to_str().unwrap());
     // There is a lease where nobody has the file open to write, or mapped it when it was.
     let nobody_has = |path: &str| {
-        let file = std::fs::File::open(path).unwrap();
+        let file = fs::File::open(path).unwrap();
         // SAFETY: takes numbers.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) == 0 }
     };
     for arguments in [&[lock][..], &[lock, file]].repeat(3) {
         let clone = place.run(&[&["clone", "t"], arguments].concat());
         assert!(nobody_has(file));
-        std::fs::File::open(lock).unwrap().try_lock().unwrap();
+        fs::File::open(lock).unwrap().try_lock().unwrap();
         assert_eq!((clone.status.code(), stdout(&clone), stderr(&clone)), (Some(7), "-1 1\n", ""));
         assert!(pids(place, "program").is_empty());
     }

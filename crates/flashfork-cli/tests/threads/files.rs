@@ -1,13 +1,12 @@
 //! Open files are each clone's own, also those that have no name.
 
-use crate::place::{line, until};
+use crate::place::{assert_says, line, until};
 use crate::programs::Program;
 
 #[test]
 fn deleted_files_are_each_clones_own() {
     Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 static void show(const char *what, int fd) {
     struct stat s; fstat(fd, &s); char b[64]; ssize_t n = pread(fd, b, 63, 0); b[n > 0 ? n : 0] = 0;
     printf("%s: %o %ld %ld %ld %d %x %ld '%s'\n", what, s.st_mode, (long)s.st_nlink, (long)s.st_size, (long)s.st_blocks, s.st_uid, fcntl(fd, F_GETFL) & ~(O_TMPFILE | O_DIRECTORY), (long)lseek(fd, 0, SEEK_CUR), b);
@@ -21,7 +20,7 @@ int main(void) {
     if (e < 0 || write(e, "gone", 4) != 4 || (!geteuid() && fchmod(e, 0))) { perror(f); return 1; }
     int h = open("/tmp", O_TMPFILE | O_RDWR, 0640); ftruncate(h, 1 << 30); pwrite(h, "far", 3, 500 << 20); lseek(h, 7, SEEK_SET);
     int shm = open("/dev/shm/ff-test", O_CREAT | O_RDWR, 0600); unlink("/dev/shm/ff-test"); write(shm, "shm", 3);
-    pthread_t th; pthread_create(&th, 0, other, 0);
+    another();
     READY;
     show("tmpfile", fileno(t)); char l[64]; fgets(l, 64, t); puts(l);
     show("a", a); show("b", b); show("c", c); show("d", d); show("e", e); show("h", h); show("shm", shm);
@@ -30,7 +29,6 @@ int main(void) {
     write(shm, "mine", 4); show("shm", shm);
     sprintf(f, "/tmp/ff-linked-%d", getpid()); sprintf(x, "/proc/self/fd/%d", h); printf("link %d", linkat(AT_FDCWD, x, AT_FDCWD, f, AT_SYMLINK_FOLLOW)); unlink(f);
     sprintf(x, "/proc/self/fd/%d", a); printf(" %d\n", linkat(AT_FDCWD, x, AT_FDCWD, f, AT_SYMLINK_FOLLOW));
-    return 0;
 }
 "#,
     )
@@ -41,13 +39,11 @@ int main(void) {
 fn a_deleted_file_keeps_its_time() {
     Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     FILE *t = tmpfile(); fputs("text", t); fflush(t); struct timespec times[2] = {{1000, 1}, {2000, 2}}; futimens(fileno(t), times);
-    pthread_t th; pthread_create(&th, 0, other, 0);
+    another();
     READY;
     struct stat s; fstat(fileno(t), &s); printf("%ld %ld %ld %ld\n", s.st_atim.tv_sec, s.st_atim.tv_nsec, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
-    return 0;
 }
 "#,
     )
@@ -56,7 +52,12 @@ int main(void) {
 
 #[test]
 fn what_can_not_be_copied_or_opened_again_is_refused() {
-    const CASES: [(&str, &str); 2] = [
+    const CASES: [(&str, &str); 3] = [
+        // Of what a clone writes to its copy the mapping would show nothing.
+        (
+            "int fd = fileno(tmpfile()); ftruncate(fd, 4096); mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 0);",
+            "or from a file of memory",
+        ),
         (
             "int fd = open(\"/tmp\", O_TMPFILE | O_RDWR, 0600); posix_fallocate(fd, 0, 65 << 20);",
             "a deleted file that clones can't have a copy of",
@@ -71,9 +72,26 @@ fn what_can_not_be_copied_or_opened_again_is_refused() {
             "static void *other(void *x) {{ for (;;) pause(); }}\nint main(void) {{ pthread_t t; pthread_create(&t, 0, other, 0);\n{statement}\nREADY; return 0; }}"
         ));
         let refused = program.try_warm(&[]);
-        assert!(line(&refused).contains(reason), "{}", line(&refused));
+        assert_says(line(&refused), reason);
         until("all is gone", || crate::place::pids(&program.place, "").is_empty());
     }
+}
+
+#[test]
+fn a_directory_that_was_read_to_its_end_is_read_again() {
+    Program::new(
+        r#"
+#include <dirent.h>
+static int rest(DIR *d) { int n = 0; while (readdir(d)) n++; return n; }
+int main(void) {
+    DIR *d = opendir("/usr/include"); rest(d);
+    another();
+    READY;
+    printf("%d ", rest(d)); rewinddir(d); printf("%d\n", rest(d)); return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(2);
 }
 
 /// Between the mounts of two namespaces nothing could be.
@@ -81,15 +99,13 @@ fn what_can_not_be_copied_or_opened_again_is_refused() {
 fn directories_are_under_the_clones_own_mounts() {
     Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
     char n[200], f[300], g[300]; sprintf(n, "%s-XXXXXX", argv[0]); mkdtemp(n); int d = open(n, O_RDONLY | O_DIRECTORY), p = open(n, O_PATH); sprintf(f, "%s/a", n); sprintf(g, "%s/l", n); close(open(f, O_CREAT | O_WRONLY, 0600)); symlink("x", g); int l = open(g, O_PATH | O_NOFOLLOW);
-    pthread_t th; pthread_create(&th, 0, other, 0);
+    another();
     READY;
     sprintf(g, "%s/b%d", n, getpid()); sprintf(f, "%s/a%d", n, getpid()); close(open(f, O_CREAT | O_WRONLY, 0600)); char *a = strrchr(f, '/') + 1;
     printf("%d", renameat(d, a, AT_FDCWD, g)); printf(" %d %x\n", renameat(AT_FDCWD, g, p, a), fcntl(p, F_GETFL)); unlink(f);
     char b[9] = {0}; printf("%d %s\n", (int)readlinkat(l, "", b, 8), b);
-    return 0;
 }
 "#,
     )
@@ -101,17 +117,15 @@ int main(int argc, char **argv) {
 fn a_file_is_opened_again_and_not_made_again() {
     Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
     char n[200], m[200], hidden[300], b[64]; sprintf(n, "%s-XXXXXX", argv[0]); strcpy(m, n); close(mkstemp(n)); int old = mkstemp(m); write(old, "new file", 8);
     int t = open(n, O_RDWR | O_CREAT | O_TRUNC, 0600), a = open(n, O_WRONLY | O_APPEND | O_CREAT, 0600); sprintf(hidden, "%s.old", n); link(n, hidden);
     write(t, "the old one", 11); write(a, ", appended", 10); rename(m, n);
     int null = open("/dev/null", O_RDWR | O_NONBLOCK), random = open("/dev/urandom", O_RDONLY);
-    pthread_t th; pthread_create(&th, 0, other, 0);
+    another();
     READY;
     int k = pread(t, b, 64, 0); printf("%.*s %ld\n", k, b, (long)lseek(t, 0, SEEK_CUR));
     fcntl(null, F_SETFL, 0); printf("%d %zd %x\n", (int)write(null, b, 64), read(random, b, 64), fcntl(a, F_GETFL) & O_APPEND);
-    return 0;
 }
 "#,
     )

@@ -1,6 +1,6 @@
 //! Two clones draw no random numbers alike.
 
-use crate::place::{line, stdout};
+use crate::place::{assert_says, line, stdout};
 use crate::programs::Program;
 
 /// Draws at three levels (nonces, random numbers, keys), in the main thread and in another, of the library that `LOAD`
@@ -40,7 +40,7 @@ fn clones_draw_no_random_numbers_of_gnutls_or_libgcrypt_alike() {
     for library in [GNUTLS, GCRYPT] {
         let program = Program::new(&format!("{library}{DRAWS}"));
         program.warm(&[]);
-        let clones = [(); 3].map(|()| program.place.run(&["clone", "t"]));
+        let clones = [(); 3].map(|()| program.cloned());
         let mut all: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).lines()).collect();
         assert_eq!(all.len(), 3 * 6);
         all.sort_unstable();
@@ -54,10 +54,9 @@ fn a_program_with_nss_is_refused() {
     let program = Program::new(
         r#"
 #include <dlfcn.h>
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     int (*begin)(const char *) = dlsym(dlopen("libnss3.so", RTLD_NOW), "NSS_NoDB_Init"); if (begin(".")) return 1;
-    pthread_t t; pthread_create(&t, 0, other, 0); READY; return 0;
+    another(); READY; return 0;
 }
 "#,
     );
@@ -88,7 +87,7 @@ int main(void) {
 "#,
     );
     program.warm(&[]);
-    let clones = [(); 3].map(|()| program.place.run(&["clone", "t"]));
+    let clones = [(); 3].map(|()| program.cloned());
     let mut all: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).lines()).collect();
     assert!(clones.iter().all(|clone| clone.status.success()));
     all.sort_unstable();
@@ -105,9 +104,8 @@ fn a_program_with_rand_that_notices_no_fork_is_refused_unless_it_renews_that() {
 int flashfork_on_clone(int (*)(void *), void *) __attribute__((weak));
 static int renew(void *x) {{ return 0; }}
 static const char *volatile named = "/registry/{name}/src/rngs/thread.rs";
-static void *other(void *x) {{ for (;;) pause(); }}
 int main(void) {{
-    pthread_t t; pthread_create(&t, 0, other, 0); if ({renews} && flashfork_on_clone) flashfork_on_clone(renew, 0);
+    another(); if ({renews} && flashfork_on_clone) flashfork_on_clone(renew, 0);
     READY; puts(named); return 0;
 }}
 "#,
@@ -118,7 +116,7 @@ int main(void) {{
     let refused = program("rand-0.9.2", false).try_warm(&[]);
     let said = line(&refused);
     assert!(said.contains("a crate of Rust's whose random numbers") && said.contains("(rand-0.9.2)"), "{said}");
-    assert!(said.contains("from the system (OsRng, SysRng), or have every thread reseed"), "{said}");
+    assert_says(said, "from the system (OsRng, SysRng), or have every thread reseed");
     program("rand-0.9.2", true).is_the_same_in_clones(1);
     program("rand-0.8.5", false).is_the_same_in_clones(1);
 }
@@ -151,7 +149,7 @@ int main(void) {
 "#,
     );
     program.warm(&[]);
-    let clones = [(); 3].map(|()| program.place.run(&["clone", "t"]));
+    let clones = [(); 3].map(|()| program.cloned());
     let mut all: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).lines()).collect();
     all.sort_unstable();
     all.dedup();
@@ -177,6 +175,6 @@ int main(void) {
     assert_eq!(stdout(&program.plain(&[])), "7 7 8\n");
     program.warm(&[]);
     for _ in 0..2 {
-        assert_eq!(stdout(&program.place.run(&["clone", "t"])), "0 0 8\n");
+        assert_eq!(stdout(&program.cloned()), "0 0 8\n");
     }
 }

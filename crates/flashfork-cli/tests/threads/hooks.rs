@@ -1,6 +1,6 @@
 //! What programs have done first in each of their clones: `flashfork_on_clone`.
 
-use crate::place::{line, stderr, stdout};
+use crate::place::{both, good, line, stderr, stdout};
 use crate::programs::Program;
 
 /// Before each program here.
@@ -32,7 +32,6 @@ int main(void) {
     printf("%s %d\n", order, before == after);
     for (int i = 0; i < 16; i++) fprintf(stderr, "%02x", seed[i]);
     unsigned long now = turns; while (turns == now) usleep(1000);
-    return 0;
 }
 "#,
     );
@@ -51,10 +50,9 @@ fn the_trial_of_hooks_leaves_nothing_in_the_template() {
     let program = program(
         r#"
 static int ends[2];
-static void *other(void *x) { for (;;) pause(); }
 static int writes(void *x) { return write(ends[1], "x", 1) != 1; }
 int main(void) {
-    pthread_t t; pthread_create(&t, 0, other, 0); pipe2(ends, O_NONBLOCK);
+    another(); pipe2(ends, O_NONBLOCK);
     if (flashfork_on_clone(writes, 0)) return 1;
     READY;
     char bytes[8]; printf("%d\n", (int)read(ends[0], bytes, 8)); return 0;
@@ -63,7 +61,7 @@ int main(void) {
     );
     program.warm(&[]);
     for _ in 0..2 {
-        assert_eq!(stdout(&program.place.run(&["clone", "t"])), "1\n");
+        assert_eq!(stdout(&program.cloned()), "1\n");
     }
 }
 
@@ -92,10 +90,9 @@ fn hooks_that_fail_or_end_the_process_are_refused() {
     let source = |what: &str| {
         format!(
             r"
-static void *other(void *x) {{ for (;;) pause(); }}
 static int fails(void *x) {{ {what}; }}
 int main(void) {{
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     if (flashfork_on_clone(fails, 0)) return 1;
     READY; return 0;
 }}
@@ -124,13 +121,12 @@ int main(int argc, char **argv) {
         if threads {
             program.warm(&[]);
         } else {
-            let warm = program.place.run(&["warm", "--ready", "call", "t", "--", program.path()]);
-            assert!(warm.status.success(), "{}", stderr(&warm));
+            good(program.place.run(&["warm", "--ready", "call", "t", "--", program.path()]));
         }
-        assert_eq!(stdout(&program.place.run(&["clone", "t"])), "runs\n");
+        assert_eq!(stdout(&program.cloned()), "runs\n");
         let ended = program.place.flashfork(&["clone", "t"]).env("FAIL", "").output().unwrap();
         assert!(line(&ended).contains("flashfork_on_clone") && stdout(&ended).is_empty(), "{}", stderr(&ended));
-        assert!(program.place.run(&["rm", "t"]).status.success());
+        good(program.place.run(&["rm", "t"]));
     }
 }
 
@@ -145,14 +141,12 @@ int main(void) {
     if (flashfork_on_clone(renews, 0)) return 1;
     READY;
     printf("%d\n", runs); for (int i = 0; i < 16; i++) fprintf(stderr, "%02x", seed[i]);
-    return 0;
 }
 "#,
     );
-    let warm = program.place.run(&["warm", "--ready", "call", "t", "--", program.path()]);
-    assert!(warm.status.success(), "{}", stderr(&warm));
-    let clones = [(); 3].map(|()| program.place.run(&["clone", "t"]));
-    let all = clones.each_ref().map(|clone| (stdout(clone), stderr(clone)));
+    good(program.place.run(&["warm", "--ready", "call", "t", "--", program.path()]));
+    let clones = [(); 3].map(|()| program.cloned());
+    let all = clones.each_ref().map(both);
     assert!(all.iter().all(|(runs, seed)| *runs == "1\n" && seed.len() == 32), "{all:?}");
     assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2], "{all:?}");
 }
@@ -171,5 +165,5 @@ int main(void) {
     );
     assert_eq!(stdout(&program.plain(&[])), "0 \n");
     program.warm(&[]);
-    assert_eq!(stdout(&program.place.run(&["clone", "t"])), "64 Cannot allocate memory\n");
+    assert_eq!(stdout(&program.cloned()), "64 Cannot allocate memory\n");
 }

@@ -1,13 +1,13 @@
 //! Java: what is renewed in clones, the launcher, and many clones of one.
 
-use crate::place::{Place, line, pids, stderr, stdout, target, until};
+use crate::place::{Place, assert_says, both, good, line, pids, stderr, stdout, target, until};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Once;
-use std::time::Duration;
+use std::{sync::Once, time::Duration};
 
 const JAVA: &str = "/usr/bin/java";
 /// A small machine of which many can be alive, with all kinds of threads.
@@ -25,8 +25,7 @@ fn place(sources: &[&str]) -> Place {
     for source in sources {
         let class = source.lines().find_map(|line| line.trim_start_matches("public ").strip_prefix("class "));
         let name = class.unwrap().split(' ').next().unwrap();
-        let file = place.path().join(format!("{name}.java"));
-        std::fs::write(&file, source).unwrap();
+        let file = place.file(format!("{name}.java"), source);
         let mut javac = Command::new("javac");
         javac.arg("-cp").arg(&jar).arg("-d").arg(place.path()).arg(&file);
         assert!(javac.status().unwrap().success());
@@ -50,22 +49,19 @@ fn try_warm(place: &Place, ready: &[&str], arguments: &[&str]) -> Output {
 }
 
 fn warm(place: &Place, ready: &[&str], arguments: &[&str]) -> Output {
-    let warm = try_warm(place, ready, arguments);
-    assert!(warm.status.success(), "{}", stderr(&warm));
-    warm
+    good(try_warm(place, ready, arguments))
 }
 
 /// As those of Maven and Gradle do.
 #[test]
 fn a_script_that_becomes_java_is_followed() {
     let place = place(&[include_str!("java/Draws.java")]);
-    let script = place.path().join("run");
+    let script = place.at("run");
     let text = format!("#!/bin/sh\nset -- -cp {} \"$@\"\nexec {JAVA} \"$@\"\n", class_path(&place));
-    std::fs::write(&script, text).unwrap();
+    fs::write(&script, text).unwrap();
     let command = ["warm", "--threads", "--ready", "call", "t", "--", "sh", script.to_str().unwrap(), "Draws"];
-    let warm = place.run(&command);
-    assert!(warm.status.success(), "{}", stderr(&warm));
-    let clones = [(); 2].map(|()| place.run(&["clone", "t"]));
+    good(place.run(&command));
+    let clones = [(); 2].map(|()| place.cloned());
     assert!(clones.iter().all(|clone| clone.status.success()), "{}", stderr(&clones[0]));
     let [first, second] = clones.each_ref().map(|clone| stdout(clone).lines().collect::<BTreeSet<_>>());
     assert!(first.len() > 10 && first.len() == second.len() && first != second, "{first:?}");
@@ -77,7 +73,7 @@ fn a_script_that_becomes_java_is_followed() {
 fn no_generator_of_java_draws_alike_in_two_clones() {
     let place = place(&[include_str!("java/Draws.java")]);
     let template = warm(&place, &["--ready", "call"], &["Draws"]);
-    let clones = [(); 3].map(|()| place.run(&["clone", "t"]));
+    let clones = [(); 3].map(|()| place.cloned());
     let lines = |output: &Output| stdout(output).lines().map(str::to_owned).collect::<Vec<_>>();
     let mut drawn = BTreeMap::new();
     let mut count = 0;
@@ -104,7 +100,7 @@ fn threads_that_draw_all_the_time_draw_nothing_alike_once_they_are_cloned() {
     let place = place(&[include_str!("java/Hammer.java")]);
     for _ in 0..3 {
         warm(&place, &["--ready", "call"], &["Hammer"]);
-        let clones = [(); 2].map(|()| place.run(&["clone", "t"]));
+        let clones = [(); 2].map(|()| place.cloned());
         let [one, other] = clones.each_ref().map(|clone| {
             assert_eq!((stderr(clone), clone.status.code()), ("", Some(0)));
             stdout(clone).split("thread ").skip(1).map(|own| own.split_whitespace().skip(1).collect::<Vec<_>>())
@@ -119,7 +115,7 @@ fn threads_that_draw_all_the_time_draw_nothing_alike_once_they_are_cloned() {
         }
         let common: Vec<_> = left.intersection(&right).collect();
         assert!(left.len() > 4 * 600 && common.is_empty(), "{common:?}");
-        assert!(place.run(&["rm", "t"]).status.success());
+        good(place.run(&["rm", "t"]));
     }
 }
 
@@ -129,7 +125,7 @@ fn a_generator_whose_state_is_in_a_register_draws_nothing_alike_in_clones() {
     let place = place(&[include_str!("java/Registers.java")]);
     for _ in 0..4 {
         warm(&place, &["--ready", "call"], &[&SMALL[..], &["Registers"]].concat());
-        let clones = [(); 2].map(|()| place.run(&["clone", "t"]));
+        let clones = [(); 2].map(|()| place.cloned());
         let [one, other] = clones.each_ref().map(|clone| {
             assert_eq!((stderr(clone), clone.status.code()), ("", Some(0)));
             stdout(clone).lines().collect::<BTreeSet<_>>()
@@ -137,7 +133,7 @@ fn a_generator_whose_state_is_in_a_register_draws_nothing_alike_in_clones() {
         assert_eq!((one.len(), other.len()), (4 * 1024, 4 * 1024));
         let common = one.intersection(&other).count();
         assert_eq!(common, 0, "of 4096");
-        assert!(place.run(&["rm", "t"]).status.success());
+        good(place.run(&["rm", "t"]));
     }
 }
 
@@ -146,7 +142,7 @@ fn a_generator_that_nobody_knows_is_refused() {
     let place = place(&[include_str!("java/Strange.java")]);
     let refused = try_warm(&place, &["--ready", "call"], &["Strange"]);
     let text = line(&refused);
-    assert!(text.contains("random numbers would be the same in all clones (Strange$Service)"), "{text}");
+    assert_says(text, "random numbers would be the same in all clones (Strange$Service)");
 }
 
 /// Nobody is there who could renew it.
@@ -162,7 +158,7 @@ int main(int argc, char **argv) { if (!dlopen(argv[1], RTLD_NOW)) return 1; flas
 "#,
         &["-ldl"],
     );
-    let machine = std::fs::canonicalize(JAVA).unwrap().with_file_name("../lib/server/libjvm.so");
+    let machine = fs::canonicalize(JAVA).unwrap().with_file_name("../lib/server/libjvm.so");
     let path = [program.to_str().unwrap(), machine.to_str().unwrap()];
     let refused = place.run(&[&["warm", "--threads", "--ready", "call", "t", "--"], &path[..]].concat());
     assert!(line(&refused).contains("otherwise than by the program `java`"), "{}", stderr(&refused));
@@ -173,9 +169,9 @@ int main(int argc, char **argv) { if (!dlopen(argv[1], RTLD_NOW)) return 1; flas
 fn the_launcher_runs_a_program_in_each_clone_as_java_does() {
     let place = place(&[include_str!("java/Program.java")]);
     let path = class_path(&place);
-    let elsewhere = place.path().join("ü else where");
-    std::fs::create_dir(&elsewhere).unwrap();
-    std::fs::write(elsewhere.join("x"), "").unwrap();
+    let elsewhere = place.at("ü else where");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("x"), "").unwrap();
     let runs = |runs: &str, arguments: &[&str]| {
         // As `java` has it that is started anew.
         let mut plain = Command::new(JAVA);
@@ -200,7 +196,7 @@ fn the_launcher_runs_a_program_in_each_clone_as_java_does() {
         assert_eq!(runs(count, &["where"]), Some(0));
         assert_eq!(runs(count, &["exit"]), Some(7));
         assert_eq!(runs(count, &["throw", "it"]), Some(1));
-        assert!(place.run(&["rm", "t"]).status.success());
+        good(place.run(&["rm", "t"]));
     }
 }
 
@@ -209,14 +205,13 @@ fn the_launcher_runs_a_program_in_each_clone_as_java_does() {
 fn the_launcher_is_found_by_itself() {
     let place = place(&[include_str!("java/Program.java")]);
     let command = ["warm", "--threads", "t", "--", JAVA, "flashfork.Launch", "Program"];
-    let warm = place.flashfork(&command).env("CLASSPATH", place.path()).output().unwrap();
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    good(place.flashfork(&command).env("CLASSPATH", place.path()).output().unwrap());
     assert_eq!(stdout(&place.run(&["clone", "t", "a"])), "1 [a] null false null\n");
-    assert!(place.run(&["rm", "t"]).status.success());
+    good(place.run(&["rm", "t"]));
     let none = try_warm(&place, &[], &["flashfork.Launch", "Missing"]);
-    assert!(stderr(&none).contains("there is no class Missing on the class path"), "{}", stderr(&none));
+    assert_says(stderr(&none), "there is no class Missing on the class path");
     let ended = try_warm(&place, &[], &["flashfork.Launch", "Program", "exit"]);
-    assert!(stderr(&ended).contains("System.exit"), "{}", stderr(&ended));
+    assert_says(stderr(&ended), "System.exit");
 }
 
 /// Java writes to nearly all of that file's memory when it starts, which forks would copy the page tables of.
@@ -236,14 +231,13 @@ public class Archive {
     for engine in ["seal", "fork"] {
         let command =
             ["warm", "--threads", "t", "--", JAVA, "-cp", &class_path(&place), "flashfork.Launch", "Archive", "warm"];
-        let warm = place.flashfork(&command).env("FLASHFORK_ENGINE", engine).output().unwrap();
-        assert!(warm.status.success(), "{}", stderr(&warm));
+        good(place.flashfork(&command).env("FLASHFORK_ENGINE", engine).output().unwrap());
         let left = if engine == "seal" { 0 } else { mapped };
         for _ in 0..2 {
-            let clone = place.run(&["clone", "t"]);
-            assert_eq!((stdout(&clone), stderr(&clone)), (format!("{left} 1970\n").as_str(), ""), "{engine}");
+            let clone = place.cloned();
+            assert_eq!(both(&clone), (format!("{left} 1970\n").as_str(), ""), "{engine}");
         }
-        assert!(place.run(&["rm", "t"]).status.success());
+        good(place.run(&["rm", "t"]));
     }
 }
 
@@ -252,9 +246,9 @@ public class Archive {
 fn the_launcher_makes_templates_with_threads_alone() {
     let place = Place::new();
     let refused = place.run(&["warm", "t", "--", "java", "flashfork.Launch", "Main"]);
-    assert!(line(&refused).contains("warm it with `--threads`"), "{}", line(&refused));
+    assert_says(line(&refused), "warm it with `--threads`");
     let refused = place.run(&["warm", "--threads", "t", "--", "java", "Main"]);
-    assert!(line(&refused).contains("put flashfork.Launch in front"), "{}", line(&refused));
+    assert_says(line(&refused), "put flashfork.Launch in front");
 }
 
 /// Started without a template it runs the program once.
@@ -310,7 +304,7 @@ fn sixty_four_clones_in_java_are_alive_together() {
     let count = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 1000 } else { TOGETHER };
     let place = place(&[include_str!("java/Program.java")]);
     warm(&place, &[], &[&SMALL[..], &["flashfork.Launch", "Program"]].concat());
-    assert!(place.run(&["clone", "t"]).status.success());
+    assert!(place.cloned().status.success());
     let before = at_rest(&place);
     let says = |clone: &mut Child, number: usize| {
         let want = format!("1 [waits, {number}] null false null\n");
@@ -342,9 +336,9 @@ fn sixty_four_clones_in_java_are_alive_together() {
 /// Processes of a place, descriptors of those that stay, and how much memory these have.
 fn what_is_there(place: &Place) -> (usize, usize, u64) {
     let all = pids(place, "");
-    let open = |pid: &i32| std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+    let open = |pid: &i32| fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
     let memory = |pid: &i32| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         line.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0)
     };

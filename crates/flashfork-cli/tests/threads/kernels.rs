@@ -12,7 +12,7 @@ fn clones_on_other_kernels_come_to_what_the_program_comes_to() {
     let program = Program::new(&source);
     let bin = std::path::Path::new(flashfork());
     let command = bin.to_str().unwrap();
-    let script = program.place.path().join("script");
+    let script = program.place.at("script");
     let warm = format!("{command} warm --threads --ready call t -- {} 3 20000", program.path());
     let text = format!(
         "export XDG_RUNTIME_DIR=/tmp/run; mkdir -m 700 /tmp/run\n{warm} >&2 || exit\nfor i in 1 2 3; do {command} clone t; done\n{command} rm t >&2\n{} 3 0\n",

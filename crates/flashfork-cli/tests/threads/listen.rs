@@ -1,6 +1,6 @@
 //! Clones that listen on ports of their callers' in the place of their template's.
 
-use crate::place::{Place, line, stderr};
+use crate::place::{Place, assert_says, good, line};
 use crate::programs::Program;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,8 +22,7 @@ pub fn ask(port: u16, text: &str) -> String {
 
 /// A template `t` of a program that is ready there.
 pub fn warm(place: &Place, ready: &str, command: &[&str]) {
-    let warm = place.run(&[&["warm", "--threads", "--ready", ready, "t", "--"], command].concat());
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    good(place.run(&[&["warm", "--threads", "--ready", ready, "t", "--"], command].concat()));
 }
 
 /// A clone that listens there.
@@ -98,9 +97,9 @@ fn of_several_ports_the_one_is_named_in_whose_place_another_comes() {
     warm(&program.place, &format!("listen:{two}"), &[program.path(), "2", &one.to_string(), &two.to_string()]);
     let clone = |listen: &str| program.place.run(&["clone", "--listen", listen, "t"]);
     let several = clone(&new.to_string());
-    assert!(line(&several).contains("listens on several ports"), "{}", line(&several));
+    assert_says(line(&several), "listens on several ports");
     let elsewhere = clone(&format!("1:{new}"));
-    assert!(line(&elsewhere).contains("t doesn't listen on port 1; it listens on "), "{}", line(&elsewhere));
+    assert_says(line(&elsewhere), "t doesn't listen on port 1; it listens on ");
     let clone = listening(&program.place, &[format!("{two}:{new}"), format!("{one}:{newer}")]);
     for port in [new, newer] {
         crate::place::until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
@@ -118,32 +117,31 @@ fn why_a_clone_can_not_listen_there_is_told_before_it_runs() {
     let refused = program.place.run(&["clone", "--listen", &port, "t"]);
     let want =
         format!("can't listen on port {port}: Address already in use; choose another, or end what listens there");
-    assert!(line(&refused).contains(&want), "{}", line(&refused));
+    assert_says(line(&refused), &want);
     assert_eq!(program.place.list()[0]["clones_made"], 0);
     for wrong in ["x", "0", "70000", "1:0", ":7"] {
         assert_eq!(program.place.run(&["clone", "--listen", wrong, "t"]).status.code(), Some(2), "{wrong}");
     }
     let behind = program.place.run(&["clone", "t", "--listen", &port]);
-    assert!(line(&behind).contains("options of `flashfork clone` itself come before the name"), "{}", line(&behind));
+    assert_says(line(&behind), "options of `flashfork clone` itself come before the name");
 }
 
 #[test]
 fn a_template_that_listens_nowhere_is_told() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let refused = place.run(&["clone", "--listen", "8080", "t", "-c", "true"]);
-    assert!(line(&refused).contains("t listens on no port of TCP"), "{}", line(&refused));
-    assert!(place.run(&["rm", "t"]).status.success());
+    assert_says(line(&refused), "t listens on no port of TCP");
+    good(place.run(&["rm", "t"]));
     warm(&place, "idle:0.1", &["/bin/sleep", "1000"]);
     let refused = place.run(&["clone", "--listen", "8080", "t"]);
-    assert!(line(&refused).contains("t listens on no port of TCP"), "{}", line(&refused));
+    assert_says(line(&refused), "t listens on no port of TCP");
 }
 
 /// Node listens on IPv6 for both, its loop is in epoll, and its clones answer at once.
 #[test]
 fn servers_of_node_answer_on_ports_of_their_callers() {
     let place = Place::new();
-    let script = place.path().join("main.js");
+    let script = place.at("main.js");
     let text = "
         const http = require('http');
         const pages = Array.from({ length: 50000 }, (_, i) => ({ i, text: `page ${i}` }));

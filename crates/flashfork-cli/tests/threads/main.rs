@@ -13,6 +13,8 @@ mod hooks;
 mod java;
 mod kernels;
 mod listen;
+#[path = "../warm/measured.rs"]
+mod measured;
 mod moments;
 mod native;
 mod node;

@@ -1,10 +1,9 @@
 //! Programs that know nothing of clones are ready at a moment that is said.
 
-use crate::place::{Place, line, stderr, stdout, until};
+use crate::place::{Place, assert_says, both, good, line, stderr, stdout, until};
 use crate::programs::Program;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::Stdio;
+use std::{net::TcpStream, process::Stdio};
 
 /// Works, prints, listens, and answers.
 const SERVER: &str = r#"
@@ -65,7 +64,7 @@ fn a_port_is_waited_for() {
     let port = said.trim().strip_prefix("port ").unwrap();
     let mut told = String::new();
     BufReader::new(warm.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
-    assert!(told.contains(&format!("until it listens on port 1 (it listens on {port})")), "{told}");
+    assert_says(&told, &format!("until it listens on port 1 (it listens on {port})"));
     assert!(warm.try_wait().unwrap().is_none() && program.place.list().is_empty());
     warm.kill().unwrap();
     warm.wait().unwrap();
@@ -75,30 +74,29 @@ fn a_port_is_waited_for() {
 #[test]
 fn a_program_that_was_ready_by_itself_takes_no_arguments() {
     let program = Program::new(SERVER);
-    let warm = program.place.run(&["warm", "--threads", "--ready", "listen", "t", "--", program.path()]);
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    good(program.place.run(&["warm", "--threads", "--ready", "listen", "t", "--", program.path()]));
     let refused = program.place.run(&["clone", "t", "word"]);
-    assert!(line(&refused).contains("t takes no arguments"), "{}", line(&refused));
+    assert_says(line(&refused), "t takes no arguments");
 }
 
 #[test]
 fn what_is_missing_or_makes_no_sense_is_said() {
     let place = Place::new();
     let refused = place.run(&["warm", "--threads", "t", "--", "/bin/sleep", "10"]);
-    assert!(line(&refused).contains("does not say by itself when it is ready"), "{}", line(&refused));
+    assert_says(line(&refused), "does not say by itself when it is ready");
     let refused = place.run(&["warm", "--ready", "listen", "t", "--", "/bin/sleep", "10"]);
-    assert!(line(&refused).contains("add --threads"), "{}", line(&refused));
+    assert_says(line(&refused), "add --threads");
     for wrong in ["listen:x", "idle:-1", "line:(", "line:", "sometime"] {
         let refused = place.run(&["warm", "--threads", "--ready", wrong, "t", "--", "/bin/sleep", "10"]);
         assert_eq!(refused.status.code(), Some(2), "{wrong}");
     }
     let ended = place.run(&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "exit 9"]);
-    assert!(line(&ended).contains("ended with exit status 9 before it was ready"), "{}", line(&ended));
-    assert!(line(&ended).contains("wait for less"), "{}", line(&ended));
+    assert_says(line(&ended), "ended with exit status 9 before it was ready");
+    assert_says(line(&ended), "wait for less");
     let killed = place.run(&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "kill -USR1 $$"]);
-    assert!(line(&killed).contains("ended by signal 10"), "{}", line(&killed));
+    assert_says(line(&killed), "ended by signal 10");
     let none = place.run(&["warm", "--threads", "--ready", "idle:1", "t", "--", "/nonexistent"]);
-    assert!(line(&none).contains("No such file"), "{}", line(&none));
+    assert_says(line(&none), "No such file");
     assert!(place.list().is_empty());
     until("all is gone", || crate::place::pids(&place, "").is_empty());
 }
@@ -112,8 +110,7 @@ int main(int argc, char **argv) { pthread_t t; pthread_create(&t, 0, print, 0); 
 #[test]
 fn no_line_is_lost_between_template_and_clone() {
     let program = Program::new(PRINTER);
-    let warm = program.place.run(&["warm", "--threads", "--ready", "line:^now$", "t", "--", program.path()]);
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    let warm = good(program.place.run(&["warm", "--threads", "--ready", "line:^now$", "t", "--", program.path()]));
     let mut clone = program.place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut more = String::new();
     clone.stdout.as_mut().unwrap().take(20_000).read_to_string(&mut more).unwrap();
@@ -134,22 +131,19 @@ fn a_program_that_was_ready_by_itself_keeps_what_it_has_set() {
     let program = Program::new(
         r#"
 #include <sys/resource.h>
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     umask(027); chdir("/usr"); setpriority(PRIO_PROCESS, 0, 5);
     struct rlimit files = {77, 99}; setrlimit(RLIMIT_NOFILE, &files);
     usleep(4000000);
     char *directory = getcwd(0, 0); getrlimit(RLIMIT_NOFILE, &files);
     printf("%o %s %d %d %d\n", umask(0), directory, getpriority(PRIO_PROCESS, 0), (int)files.rlim_cur, (int)files.rlim_max);
-    return 0;
 }
 "#,
     );
-    let warm = program.place.run(&["warm", "--threads", "--ready", "idle:0.2", "t", "--", program.path()]);
-    assert!(warm.status.success(), "{}", stderr(&warm));
-    let clone = program.place.run(&["clone", "t"]);
-    assert_eq!((stdout(&clone), stderr(&clone)), ("27 /usr 5 77 99\n", ""));
+    good(program.place.run(&["warm", "--threads", "--ready", "idle:0.2", "t", "--", program.path()]));
+    let clone = program.cloned();
+    assert_eq!(both(&clone), ("27 /usr 5 77 99\n", ""));
 }
 
 /// The main thread waits in each of them when the program is stopped, first for its maker to be made and then for good.
@@ -184,15 +178,15 @@ int main(int argc, char **argv) {
 #[test]
 fn a_call_in_which_the_main_thread_waits_is_made_again() {
     let program = Program::new(MAIN_WAITS);
-    let go = program.place.path().join("go");
+    let go = program.place.at("go");
     for call in 0..7 {
         let _ = std::fs::remove_file(&go);
         let mut warm = program.place.flashfork(&["warm", "--threads", "--ready", "idle:0.1", "t", "--"]);
         let warm = warm.arg(program.path()).arg(&go).arg(call.to_string()).output().unwrap();
         assert!(warm.status.success(), "{call}: {}", stderr(&warm));
         std::fs::write(&go, "").unwrap();
-        let clone = program.place.run(&["clone", "t"]);
-        assert_eq!((stdout(&clone), stderr(&clone)), ("1 Success\n", ""), "{call}");
+        let clone = program.cloned();
+        assert_eq!(both(&clone), ("1 Success\n", ""), "{call}");
         program.place.run(&["rm", "t"]);
     }
 }

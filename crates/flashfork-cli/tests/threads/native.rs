@@ -1,14 +1,11 @@
 //! Compiled programs that bring threads of their libraries' along: Rust with tokio, C++ with tcmalloc.
 
 use crate::listen::free;
-use crate::place::{Place, pids, stderr, stdout, target, until};
-use std::collections::BTreeSet;
+use crate::place::{Place, both, good, pids, stderr, stdout, target, until};
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::{collections::BTreeSet, net::TcpStream, path::PathBuf};
 
-/// The example of that name.
 fn example(name: &str) -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--locked", "-p", "flashfork-cli", "--example", name, "--target-dir"]).arg(target());
@@ -34,8 +31,7 @@ fn a_server_of_tokio_answers_in_clones_that_share_its_socket_and_ends_in_order()
     let (place, server, port) = (Place::new(), example("tokio_server"), free());
     let ready = format!("listen:{port}");
     let server = [server.to_str().unwrap(), &port.to_string()];
-    let warm = place.run(&[&["warm", "--threads", "--ready", &ready, "t", "--"], &server[..]].concat());
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    good(place.run(&[&["warm", "--threads", "--ready", &ready, "t", "--"], &server[..]].concat()));
     for together in [1, 4] {
         let clone = |_| place.flashfork(&["clone", "t"]).stderr(Stdio::piped()).spawn().unwrap();
         let clones: Vec<Child> = (0..together).map(clone).collect();
@@ -53,7 +49,7 @@ fn a_server_of_tokio_answers_in_clones_that_share_its_socket_and_ends_in_order()
             assert_eq!((clone.status.code(), stderr(&clone)), (Some(0), ""));
         }
     }
-    assert!(place.run(&["rm", "t"]).status.success());
+    good(place.run(&["rm", "t"]));
     until("all is gone", || pids(&place, "").is_empty());
 }
 
@@ -112,24 +108,22 @@ int main() {
     stop = true; for (auto &one : come) one.notify_all();
     for (auto &one : all) one.join();
     try { throw std::runtime_error("all moved"); } catch (std::exception &e) { printf("%s %d\n", e.what(), MallocExtension_VerifyAllMemory ? MallocExtension_VerifyAllMemory() : -1); }
-    return 0;
 }
 "#;
 
 #[test]
 fn clones_of_a_program_with_tcmalloc_allocate_and_free_in_all_threads() {
     let place = Place::new();
-    let (source, program) = (place.path().join("program.cc"), place.path().join("program"));
+    let (source, program) = (place.at("program.cc"), place.at("program"));
     std::fs::write(&source, TCMALLOC).unwrap();
     let mut compile = Command::new("c++");
     compile.args(["-std=c++17", "-O1", "-pthread", "-o"]).arg(&program).arg(&source);
     assert!(compile.arg("-Wl,--no-as-needed,-l:libtcmalloc_minimal.so.4").status().unwrap().success());
     let program = program.to_str().unwrap();
     let plain = Command::new(program).output().unwrap();
-    assert_eq!((stdout(&plain), stderr(&plain)), ("all moved 1\n", ""));
+    assert_eq!(both(&plain), ("all moved 1\n", ""));
     for _ in 0..3 {
-        let warm = place.run(&["warm", "--threads", "--ready", "call", "t", "--", program]);
-        assert!(warm.status.success(), "{}", stderr(&warm));
+        good(place.run(&["warm", "--threads", "--ready", "call", "t", "--", program]));
         let clone = || place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         for together in [1, 1, 4] {
             let all: Vec<Child> = (0..together).map(|_| clone()).collect();
@@ -138,6 +132,6 @@ fn clones_of_a_program_with_tcmalloc_allocate_and_free_in_all_threads() {
                 assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), ("all moved 1\n", "", Some(0)));
             }
         }
-        assert!(place.run(&["rm", "t"]).status.success());
+        good(place.run(&["rm", "t"]));
     }
 }

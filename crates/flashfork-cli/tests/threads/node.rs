@@ -1,20 +1,11 @@
 //! Node in clones: what they have for themselves, and what they run. The reference is Node started anew.
 
-use crate::place::{Place, stderr, stdout};
-use std::collections::BTreeSet;
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use crate::place::{Place, assert_says, both, good, stderr, stdout};
 use std::process::{Command, Output, Stdio};
-
-fn script(place: &Place, name: &str, text: &str) -> PathBuf {
-    let path = place.path().join(name);
-    std::fs::write(&path, text).unwrap();
-    path
-}
+use std::{collections::BTreeSet, os::unix::process::ExitStatusExt};
 
 fn warm(place: &Place, options: &[&str], command: &[&str]) {
-    let warm = place.run(&[&["warm", "--threads"], options, &["t", "--"], command].concat());
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    good(place.run(&[&["warm", "--threads"], options, &["t", "--"], command].concat()));
 }
 
 /// So many clones at a time, all to their end.
@@ -28,14 +19,13 @@ fn together(place: &Place, count: usize) -> Vec<Output> {
 #[test]
 fn a_script_that_becomes_node_is_followed() {
     let place = Place::new();
-    let app = script(
-        &place,
+    let app = place.file(
         "app.js",
         "const look = () => require('fs').existsSync(process.argv[2]) ? console.log(Math.random()) : setTimeout(look, 5);
         console.log('up'); look();",
     );
-    let wrapper = script(&place, "run", &format!("exec node {} \"$@\"\n", app.display()));
-    let go = place.path().join("go");
+    let wrapper = place.file("run", format!("exec node {} \"$@\"\n", app.display()));
+    let go = place.at("go");
     warm(&place, &["--ready", "line:^up$"], &["sh", wrapper.to_str().unwrap(), go.to_str().unwrap()]);
     std::fs::write(&go, "").unwrap();
     let drawn: BTreeSet<_> = together(&place, 4).iter().map(|clone| stdout(clone).to_owned()).collect();
@@ -89,10 +79,10 @@ const early = worker();
 #[test]
 fn no_value_of_nodes_generators_comes_twice_in_clones_and_their_template() {
     let place = Place::new();
-    let script = script(&place, "main.js", GENERATORS);
+    let script = place.file("main.js", GENERATORS);
     warm(&place, &["--ready", "line:^warm "], &["node", script.to_str().unwrap()]);
     let mut seen = BTreeSet::new();
-    for clone in (0..2).map(|_| place.run(&["clone", "t"])).chain(together(&place, 3)) {
+    for clone in (0..2).map(|_| place.cloned()).chain(together(&place, 3)) {
         assert_eq!((stderr(&clone), clone.status.code()), ("", Some(0)));
         let lines: Vec<_> = stdout(&clone).lines().collect();
         let (numbers, values) = lines.split_last().unwrap();
@@ -126,11 +116,11 @@ fn a_loop_that_draws_goes_on_with_other_numbers_in_each_clone() {
             draw();
             parentPort.postMessage(Array.from(drawn).join(' '));`, { eval: true });
         worker.on('message', (text) => { console.log(text); if (text !== 'warm') process.exit(0); });";
-    let script = script(&place, "main.js", text);
+    let script = place.file("main.js", text);
     warm(&place, &["--ready", "line:^warm"], &["node", script.to_str().unwrap()]);
     let mut seen = BTreeSet::new();
     for _ in 0..3 {
-        let clone = place.run(&["clone", "t"]);
+        let clone = place.cloned();
         assert_eq!(clone.status.code(), Some(0), "{}", stderr(&clone));
         for value in stdout(&clone).split_whitespace() {
             assert!(seen.insert(value.to_owned()), "{value} twice");
@@ -155,10 +145,9 @@ fn nodes_functions_look_as_they_did_and_its_children_know_nothing() {
         try { crypto.webcrypto.randomUUID.call({}) } catch (e) { console.log(e.code) }
         const numbers = Array.from({ length: 300 }, () => crypto.randomInt(-2, 3));
         console.log(Math.min(...numbers), Math.max(...numbers));";
-    let script = script(&place, "main.js", text);
+    let script = place.file("main.js", text);
     let run = |command: &mut Command| {
-        let output = command.env("A", "x").env("NODE_OPTIONS", "--no-deprecation").output().unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
+        let output = good(command.env("A", "x").env("NODE_OPTIONS", "--no-deprecation").output().unwrap());
         stdout(&output).to_owned()
     };
     let plain = run(Command::new("node").args(["-r", "fs"]).arg(&script));
@@ -171,11 +160,10 @@ fn nodes_functions_look_as_they_did_and_its_children_know_nothing() {
 #[test]
 fn a_clone_of_node_runs_what_its_caller_names_as_node_does() {
     let place = Place::new();
-    let library = script(&place, "library.js", "module.exports = Math.random(); console.error('loaded once')");
-    std::fs::create_dir(place.path().join("there")).unwrap();
-    let there = place.path().join("there").canonicalize().unwrap();
-    let main = script(
-        &place,
+    let library = place.file("library.js", "module.exports = Math.random(); console.error('loaded once')");
+    std::fs::create_dir(place.at("there")).unwrap();
+    let there = place.at("there").canonicalize().unwrap();
+    let main = place.file(
         "there/main.js",
         "console.log(process.argv.slice(1), process.cwd(), process.env.WORD, require.main === module, module.id,
             __filename, new Date(0).getHours());
@@ -185,9 +173,9 @@ fn a_clone_of_node_runs_what_its_caller_names_as_node_does() {
         process.on('exit', (code) => { console.log('exit', code) });",
     );
     let module =
-        script(&place, "there/main.mjs", "console.log(await Promise.resolve(process.argv.slice(2))); export default 1");
+        place.file("there/main.mjs", "console.log(await Promise.resolve(process.argv.slice(2))); export default 1");
     let throws =
-        script(&place, "there/throws.js", "process.on('exit', (code) => console.log(code)); throw new Error('wrong')");
+        place.file("there/throws.js", "process.on('exit', (code) => console.log(code)); throw new Error('wrong')");
     let options = ["warm", "--threads", "t", "--", "node", "-r", library.to_str().unwrap()];
     let warm = place.flashfork(&options).env("TZ", "Asia/Tokyo").output().unwrap();
     assert_eq!((warm.status.code(), stderr(&warm)), (Some(0), "loaded once\n"));
@@ -223,7 +211,7 @@ fn a_clone_of_node_runs_what_its_caller_names_as_node_does() {
     }
     let refused = run(place.flashfork(&["clone", "t"]), &["--inspect", main]);
     assert_eq!(refused.status.code(), Some(9));
-    assert!(stderr(&refused).contains("write --inspect where it is warmed"), "{}", stderr(&refused));
+    assert_says(stderr(&refused), "write --inspect where it is warmed");
 }
 
 #[test]
@@ -233,15 +221,15 @@ fn a_node_program_that_knows_of_clones_has_its_callers_arguments_and_environment
     let text = format!(
         "const {{ ready }} = require({library:?});
         const {{ Worker }} = require('worker_threads');
-        const worker = new Worker(`const {{ parentPort }} = require('worker_threads'); parentPort.on('message', (n) => parentPort.postMessage(n * n))`, {{ eval: true }});
-        setTimeout(() => {{
+        const worker = new Worker(`const {{ parentPort }} = require('worker_threads'); parentPort.on('message', (n) => parentPort.postMessage(n * n)); parentPort.postMessage(0)`, {{ eval: true }});
+        worker.once('message', () => {{
             const started = ready();
             console.log(started?.args, started?.env.WORD, process.argv.slice(2), process.env.WORD, ready());
             worker.once('message', (n) => {{ console.log(n); process.exit(started === undefined ? 1 : 2); }});
             worker.postMessage(9);
-        }}, 50);"
+        }});"
     );
-    let script = script(&place, "main.js", &text);
+    let script = place.file("main.js", &text);
     let script = script.to_str().unwrap();
     let plain = Command::new("node").args([script, "own"]).env("WORD", "w").output().unwrap();
     assert_eq!((stdout(&plain), plain.status.code()), ("undefined undefined [ 'own' ] w undefined\n81\n", Some(1)));
@@ -253,6 +241,27 @@ fn a_node_program_that_knows_of_clones_has_its_callers_arguments_and_environment
     }
 }
 
+/// They looked for the shim in a file of /proc, with which no template could be made.
+#[test]
+fn a_template_can_be_made_while_workers_of_node_begin() {
+    let place = Place::new();
+    let library = place.shim().with_file_name("flashfork.js");
+    let text = format!(
+        "const {{ Worker }} = require('worker_threads');
+        const text = `if (!require('worker_threads').getEnvironmentData('flashfork')) throw new Error('not told')`;
+        for (let i = 0; i < 8; i++) new Worker(text, {{ eval: true }});
+        const end = Date.now() + Number(process.argv[2]);
+        while (Date.now() < end);
+        require({library:?}).ready();"
+    );
+    let script = place.file("main.js", &text);
+    for milliseconds in ["5", "20", "40", "60"] {
+        warm(&place, &["--ready", "call"], &["node", script.to_str().unwrap(), milliseconds]);
+        assert_eq!(both(&place.cloned()), ("", ""));
+        place.run(&["rm", "t"]);
+    }
+}
+
 /// V8 has its heap in pieces of 256 KB, here and there, and many of them.
 #[test]
 fn nodes_heap_is_sealed_and_is_each_clones_own() {
@@ -261,7 +270,7 @@ fn nodes_heap_is_sealed_and_is_each_clones_own() {
         globalThis.all = [];
         for (let i = 0; i < 400000; i++) all.push({ i, text: `x${i}` });
         globalThis.sum = () => all.reduce((sum, one) => sum + one.i + one.text.length, 0);";
-    let library = script(&place, "library.js", text);
+    let library = place.file("library.js", text);
     warm(&place, &[], &["node", "--expose-gc", "-r", library.to_str().unwrap()]);
     let sealed = place.list()[0]["sealed_bytes"].as_u64().unwrap();
     assert!(sealed > 40 << 20, "{sealed}");
@@ -275,7 +284,7 @@ fn nodes_heap_is_sealed_and_is_each_clones_own() {
         console.log(before, sum() - before, grown.length);";
     for _ in 0..2 {
         let clone = place.run(&["clone", "t", "-e", code]);
-        assert_eq!((stdout(&clone), stderr(&clone)), ("80002488890 200000 100000\n", ""));
+        assert_eq!(both(&clone), ("80002488890 200000 100000\n", ""));
     }
 }
 
@@ -294,11 +303,11 @@ fn a_node_whose_event_loop_would_have_a_ring_is_cloned() {
                 process.exit(0);
             });
         }, 20);";
-    let script = script(&place, "main.js", text);
+    let script = place.file("main.js", text);
     let options = ["warm", "--threads", "--ready", "listen", "t", "--", "node", script.to_str().unwrap()];
     let warm = place.flashfork(&options).env("UV_USE_IO_URING", "1").output().unwrap();
     assert_eq!((warm.status.code(), stderr(&warm)), (Some(0), ""));
     for clone in together(&place, 3) {
-        assert_eq!((stdout(&clone), stderr(&clone)), ("true\n", ""));
+        assert_eq!(both(&clone), ("true\n", ""));
     }
 }

@@ -1,9 +1,8 @@
 //! What of a clone is new: its process, and its time.
 
-use crate::place::{kill, pids, state, stderr, stdout, until};
+use crate::place::{good, kill, pids, state, stderr, stdout, until};
 use crate::programs::Program;
-use std::path::Path;
-use std::process::Stdio;
+use std::{path::Path, process::Stdio};
 
 /// The main thread's number is new, those of the others are the template's.
 #[test]
@@ -23,7 +22,7 @@ int main(void) {
 "#,
     );
     program.warm(&[]);
-    let clones = [(); 3].map(|()| program.place.run(&["clone", "t"]));
+    let clones = [(); 3].map(|()| program.cloned());
     for clone in &clones {
         assert_eq!(stdout(clone), "1 1 1 0\n");
     }
@@ -36,10 +35,9 @@ int main(void) {
 fn what_clones_start_has_other_numbers_in_each() {
     let program = Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 static void *brief(void *x) { *(int *)x = gettid(); return 0; }
 int main(void) {
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    pthread_t t = another();
     READY;
     printf("%d", getpid()); fflush(stdout);
     for (int i = 0; i < 4; i++) {
@@ -47,12 +45,11 @@ int main(void) {
         pid_t child = fork(); if (!child) _exit(0);
         waitpid(child, 0, 0); printf(" %d %d", thread, child); fflush(stdout);
     }
-    return 0;
 }
 "#,
     );
     program.warm(&[]);
-    let clones = [(); 4].map(|()| program.place.run(&["clone", "t"]));
+    let clones = [(); 4].map(|()| program.cloned());
     let mut numbers: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).split(' ')).collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -88,7 +85,6 @@ int main(void) {
             pthread_kill(all[i], 0), name);
     }
     go = 1; pthread_barrier_wait(&tell); for (int i = 1; i <= OTHERS; i++) pthread_join(all[i], 0);
-    return 0;
 }
 "#,
     )
@@ -98,12 +94,9 @@ int main(void) {
 /// Nobody outside of its namespace is there.
 #[test]
 fn a_clones_parent_has_no_number() {
-    let program = Program::new(
-        "static void *other(void *x) { for (;;) pause(); }
-int main(void) { pthread_t t; pthread_create(&t, 0, other, 0); READY; printf(\"%d\\n\", getppid()); return 0; }",
-    );
+    let program = Program::new("int main(void) { another(); READY; printf(\"%d\\n\", getppid()); return 0; }");
     program.warm(&[]);
-    assert_eq!(stdout(&program.place.run(&["clone", "t"])), "0\n");
+    assert_eq!(stdout(&program.cloned()), "0\n");
 }
 
 /// Programs note their process's number, in a pid file for example. Outside it is the program's while it is warmed, and
@@ -113,9 +106,8 @@ fn the_number_that_a_program_has_noted_is_nobody_elses() {
     let program = Program::new(
         r#"
 static int noted;
-static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     noted = getpid(); int fd = open(argv[1], O_CREAT | O_WRONLY, 0600); dprintf(fd, "%d\n", noted); close(fd);
     while (access(argv[2], F_OK)) usleep(1000);
     READY;
@@ -124,7 +116,7 @@ int main(int argc, char **argv) {
 "#,
     );
     let place = &program.place;
-    let [file, go] = ["pid", "go"].map(|name| place.path().join(name));
+    let [file, go] = ["pid", "go"].map(|name| place.at(name));
     let mut warm = place.flashfork(&["warm", "--threads", "--ready", "call", "t", "--", program.path()]);
     let mut warm = warm.args([&file, &go]).stdout(Stdio::null()).spawn().unwrap();
     let noted = || std::fs::read_to_string(&file).ok()?.strip_suffix('\n')?.parse::<i32>().ok();
@@ -139,9 +131,9 @@ int main(int argc, char **argv) {
     kill(noted, libc::SIGKILL);
     assert!(Path::new(&format!("/proc/{noted}")).exists());
     for _ in 0..2 {
-        assert_eq!(stdout(&place.run(&["clone", "t"])), "-1 1\n");
+        assert_eq!(stdout(&place.cloned()), "-1 1\n");
     }
-    assert!(place.run(&["rm", "t"]).status.success());
+    good(place.run(&["rm", "t"]));
     until("its number is free", || !Path::new(&format!("/proc/{noted}")).exists());
 }
 
@@ -151,9 +143,8 @@ fn the_time_that_a_template_waits_has_not_passed_in_clones() {
     let program = Program::new(
         r#"
 static long long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000ll + t.tv_nsec; }
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     int fd = timerfd_create(CLOCK_MONOTONIC, 0); struct itimerspec it = {{0, 1000000}, {0, 1000000}}; timerfd_settime(fd, 0, &it, 0);
     READY;
     uint64_t ticks; read(fd, &ticks, 8);
@@ -170,7 +161,7 @@ int main(void) {
     // Older than a clone may be by any chance.
     std::thread::sleep(std::time::Duration::from_secs(2));
     let asked = now();
-    let clone = program.place.run(&["clone", "t"]);
+    let clone = program.cloned();
     let ended = now();
     let shown: i64 = stdout(&clone).split_once(' ').unwrap().0.parse().unwrap();
     // /proc/uptime has hundredths of seconds.

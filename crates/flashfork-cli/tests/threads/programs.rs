@@ -1,6 +1,6 @@
 //! Programs in C that are ready in their middle, and what comes of them plainly and in clones.
 
-use crate::place::{Place, stderr, stdout};
+use crate::place::{Place, both, good};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -57,6 +57,9 @@ static void until_asleep(int tid) {
         usleep(1000);
     }
 }
+static void *idle(void *x) { for (;;) pause(); }
+/* Makes a thread that does nothing. */
+static pthread_t another(void) { pthread_t t; pthread_create(&t, 0, idle, 0); return t; }
 "#;
 
 pub struct Program {
@@ -78,13 +81,17 @@ impl Program {
 
     /// A template `t` of it, ready at its call.
     pub fn warm(&self, arguments: &[&str]) {
-        let warm = self.try_warm(arguments);
-        assert!(warm.status.success(), "{}", stderr(&warm));
+        good(self.try_warm(arguments));
     }
 
     pub fn try_warm(&self, arguments: &[&str]) -> Output {
         let command = ["warm", "--threads", "--ready", "call", "t", "--", self.path()];
         self.place.run(&[&command[..], arguments].concat())
+    }
+
+    /// What came of a clone of that.
+    pub fn cloned(&self) -> Output {
+        self.place.cloned()
     }
 
     /// What comes of it when it is started plainly.
@@ -98,11 +105,11 @@ impl Program {
         assert!(!plain.stdout.is_empty(), "it says something");
         self.warm(&[]);
         let check = |clone: &Output| {
-            assert_eq!((stdout(clone), stderr(clone)), (stdout(&plain), stderr(&plain)));
+            assert_eq!(both(clone), both(&plain));
             assert_eq!(clone.status.code(), plain.status.code());
         };
         for _ in 0..count {
-            check(&self.place.run(&["clone", "t"]));
+            check(&self.cloned());
         }
         let all: Vec<_> = (0..count)
             .map(|_| {

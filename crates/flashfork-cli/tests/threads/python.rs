@@ -1,7 +1,7 @@
 //! Python programs that know nothing of clones: what they draw at random.
 
 use crate::listen::warm;
-use crate::place::{Place, line, stderr, stdout};
+use crate::place::{Place, assert_says, good, line, stderr, stdout};
 use std::collections::BTreeSet;
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -31,19 +31,18 @@ stop = True
 #[test]
 fn clones_of_a_python_that_knows_nothing_draw_no_numbers_alike() {
     let place = Place::new();
-    let script = place.path().join("draws.py");
-    std::fs::write(&script, DRAWS).unwrap();
+    let script = place.file("draws.py", DRAWS);
     let script = script.to_str().unwrap();
     for arguments in [&[][..], &["busy"]] {
         warm(&place, "line:^warm$", &[&[PYTHON, script], arguments].concat());
         let mut drawn = BTreeSet::new();
         for _ in 0..4 {
-            let clone = place.run(&["clone", "t"]);
+            let clone = place.cloned();
             let numbers = || stdout(&clone).lines();
             assert_eq!((numbers().count(), clone.status.code()), (10, Some(0)), "{}", stderr(&clone));
             assert!(numbers().all(|number| drawn.insert(number.to_owned())), "{}", stdout(&clone));
         }
-        assert!(place.run(&["rm", "t"]).status.success());
+        good(place.run(&["rm", "t"]));
     }
 }
 
@@ -58,7 +57,7 @@ fn a_python_whose_generators_are_not_known_is_refused() {
         let refused = place.run(&["warm", "--threads", "--ready", "line:^warm$", "t", "--", PYTHON, "-c", &code]);
         let told = line(&refused);
         assert!(!refused.status.success() && told.contains("random numbers would be the same"), "{told}");
-        assert!(told.contains(named), "{told}");
+        assert_says(told, named);
     }
 }
 
@@ -68,7 +67,7 @@ fn a_python_without_generators_is_warmed_as_any_program() {
     let place = Place::new();
     let code = "print('warm', flush=True)\nimport time; time.sleep(0.5)\nimport random; print(random.random())";
     warm(&place, "line:^warm$", &[PYTHON, "-S", "-c", code]);
-    let clones = [(); 3].map(|()| place.run(&["clone", "t"]));
+    let clones = [(); 3].map(|()| place.cloned());
     let drawn: BTreeSet<&str> = clones.iter().map(stdout).collect();
     assert_eq!(drawn.len(), 3, "{drawn:?}");
 }

@@ -1,7 +1,8 @@
 //! What clones could not have is refused, with the reason in words.
 
-use crate::place::{line, pids, stderr, until};
+use crate::place::{assert_says, line, pids, stderr, until};
 use crate::programs::Program;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -27,11 +28,11 @@ const REFUSED: [(&str, &str); 28] = [
     ),
     ("OF_THREAD(syscall(SYS_unshare, CLONE_FILES));", "a thread with files or a directory of its own"),
     ("OF_THREAD(if (!vfork()) for (;;) pause());", "a thread that doesn't stop"),
-    (
-        "char *p = mmap(0, 4096, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0); mremap(p, 0, 4096, MREMAP_MAYMOVE);",
-        "shared memory that is mapped twice",
-    ),
     (r#"int fd = inotify_init(); inotify_add_watch(fd, "/tmp", IN_CREATE);"#, "watches of inotify"),
+    (
+        r#"int fd = inotify_init(); inotify_rm_watch(fd, inotify_add_watch(fd, "/tmp", IN_CREATE));"#,
+        "watches of inotify, or unread events",
+    ),
     (
         "int fd = memfd_create(\"heap\", 0); ftruncate(fd, 4096); mmap(0, 4096, 3, MAP_SHARED, fd, 0);",
         "or from a file of memory",
@@ -48,7 +49,7 @@ const REFUSED: [(&str, &str); 28] = [
     ("unshare(CLONE_FS);", "a thread with files or a directory of its own"),
     ("if (unshare(CLONE_NEWUTS)) exit(77);", "a namespace or root directory of its own"),
     (
-        "clone((int (*)(void *))other, (char *)malloc(65536) + 65536, CLONE_VM | SIGCHLD, 0);",
+        "clone((int (*)(void *))idle, (char *)malloc(65536) + 65536, CLONE_VM | SIGCHLD, 0);",
         "another process in its memory",
     ),
     (
@@ -80,7 +81,11 @@ const REFUSED: [(&str, &str); 28] = [
 ];
 
 /// Descriptors and memory of which clones would have one together, or another than the program.
-const DESCRIPTORS: [(&str, &str); 28] = [
+const DESCRIPTORS: [(&str, &str); 29] = [
+    (
+        "struct rlimit low = {64, 64}; dup2(1, 300); setrlimit(RLIMIT_NOFILE, &low);",
+        "above which the limit of open files leaves no number",
+    ),
     (
         "int set = epoll_create1(0), first = eventfd(0, 0); struct epoll_event e = {EPOLLIN, {0}}; epoll_ctl(set, EPOLL_CTL_ADD, first, &e); dup(first); close(first); eventfd(0, 0);",
         "or a file whose descriptor is closed",
@@ -190,11 +195,11 @@ const NEWER: [(&str, &str); 8] = [
     ),
     (
         "char *p = mmap(0, 8192, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0); if (syscall(462, p, 4096, 0)) exit(77);",
-        "shared memory that is mapped twice, sealed",
+        "shared memory that is sealed",
     ),
     (
         "char *p = mmap(0, 16384, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0); *p = 1; if (madvise(p + 4096, 4096, 102)) exit(77);",
-        "shared memory that is mapped twice, sealed",
+        "shared memory that is sealed",
     ),
 ];
 
@@ -233,7 +238,7 @@ fn what_clones_could_not_have_is_said() {
 fn what_clones_would_share_is_said() {
     all_are_refused(&DESCRIPTORS);
     // The semaphore's.
-    let _ = std::fs::remove_file("/dev/shm/sem.flashfork-test");
+    let _ = fs::remove_file("/dev/shm/sem.flashfork-test");
 }
 
 #[test]
@@ -258,7 +263,7 @@ static void send_file(int to, int fd) {
 "#;
     for (statement, reason) in all {
         let program = Program::new(&format!(
-            "{WITH}static void *other(void *x) {{ for (;;) pause(); }}\nint main(void) {{ pthread_t t; pthread_create(&t, 0, other, 0);\n{statement}\nREADY; return 0; }}"
+            "{WITH}int main(void) {{ pthread_t t = another();\n{statement}\nREADY; return 0; }}"
         ));
         let refused = program.try_warm(&[]);
         let said = line(&refused);
@@ -288,18 +293,18 @@ fn a_main_thread_that_has_ended_is_refused() {
 int main(void) { first = pthread_self(); pthread_t t; pthread_create(&t, 0, other, 0); pthread_exit(0); }",
     );
     let refused = program.try_warm(&[]);
-    assert!(line(&refused).contains("it has no main thread any more"), "{}", line(&refused));
+    assert_says(line(&refused), "it has no main thread any more");
 }
 
 #[test]
 fn a_program_that_becomes_another_is_refused() {
     let program = Program::new(r#"int main(void) { execl("/bin/sleep", "sleep", "100", NULL); return 1; }"#);
     let refused = program.try_warm(&[]);
-    assert!(line(&refused).contains("another program (exec)"), "{}", line(&refused));
+    assert_says(line(&refused), "another program (exec)");
     // Where it isn't waited for a call it is found when it is stopped.
     let command = ["warm", "--threads", "--ready", "idle:0.2", "t", "--", program.path()];
     let refused = program.place.run(&command);
-    assert!(line(&refused).contains("become another program (exec)"), "{}", line(&refused));
+    assert_says(line(&refused), "become another program (exec)");
     until("all is gone", || pids(&program.place, "").is_empty());
 }
 
@@ -332,7 +337,7 @@ int main(void) {{
         )
     };
     let refused = Program::new(&source(true)).try_warm(&[]);
-    assert!(line(&refused).contains("a mutex that its main thread holds"), "{}", line(&refused));
+    assert_says(line(&refused), "a mutex that its main thread holds");
     Program::new(&source(false)).is_the_same_in_clones(2);
 }
 
@@ -366,7 +371,7 @@ int main(void) {{
         ));
         let refused = program.try_warm(&[]);
         let said = line(&refused);
-        assert!(said.contains("a mutex that its main thread holds or waits for"), "{said}");
+        assert_says(said, "a mutex that its main thread holds or waits for");
         assert!(said.ends_with("or try again"), "to its end: {said}");
     }
 }
@@ -385,12 +390,11 @@ int main(void) {
     pthread_create(&t, 0, dies, 0); pthread_join(t, 0); pthread_create(&t, 0, stays, 0);
     if (pthread_mutex_lock(&m) != EOWNERDEAD) return 1;
     READY;
-    return 0;
 }
 "#,
     );
     let refused = program.try_warm(&[]);
-    assert!(line(&refused).contains("a mutex that its main thread holds"), "{}", line(&refused));
+    assert_says(line(&refused), "a mutex that its main thread holds");
 }
 
 /// In each clone this thread has the number that the lock has noted.
@@ -412,7 +416,7 @@ int main(int argc, char **argv) {
 }
 "#,
     );
-    let file = program.place.path().join("file");
+    let file = program.place.at("file");
     for kind in ["0", "1", "2", "3"] {
         let refused = program.try_warm(&[file.to_str().unwrap(), kind]);
         assert!(line(&refused).contains("so would all clones together (file)"), "{kind}: {}", line(&refused));
@@ -426,27 +430,26 @@ fn private_huge_pages_are_refused_in_both_kinds_of_template() {
     const FILE: &str = "/proc/sys/vm/nr_hugepages";
     impl Drop for Pool {
         fn drop(&mut self) {
-            let _ = std::fs::write(FILE, &self.0);
+            let _ = fs::write(FILE, &self.0);
         }
     }
-    let pool = Pool(std::fs::read_to_string(FILE).unwrap());
+    let pool = Pool(fs::read_to_string(FILE).unwrap());
     let more = (pool.0.trim().parse::<u64>().unwrap() + 1).to_string();
     let program = Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
-    pthread_t t; if (argc < 2) pthread_create(&t, 0, other, 0);
+    if (argc < 2) another();
     char *page = mmap(0, 2 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0); if (page == MAP_FAILED) return 77;
     *page = 5; READY; *page = 6; return 0;
 }
 "#,
     );
-    if std::fs::write(FILE, more).is_err() || !program.plain(&[]).status.success() {
+    if fs::write(FILE, more).is_err() || !program.plain(&[]).status.success() {
         return eprintln!("skipped: no huge page can be reserved here (not root, or memory is too scattered)");
     }
     let alone = ["warm", "--ready", "call", "t", "--", program.path(), "alone"];
     for refused in [program.try_warm(&[]), program.place.run(&alone)] {
-        assert!(line(&refused).contains("MAP_HUGETLB"), "{}", line(&refused));
+        assert_says(line(&refused), "MAP_HUGETLB");
     }
 }
 
@@ -454,10 +457,9 @@ int main(int argc, char **argv) {
 #[test]
 fn a_program_in_the_hands_of_a_debugger_is_refused() {
     let program = Program::new(
-        "static void *other(void *x) { for (;;) pause(); }
-int main(int argc, char **argv) { pthread_t t; pthread_create(&t, 0, other, 0); while (access(argv[1], F_OK)) usleep(1000); READY; return 0; }",
+        "int main(int argc, char **argv) { another(); while (access(argv[1], F_OK)) usleep(1000); READY; return 0; }",
     );
-    let (place, go) = (&program.place, program.place.path().join("go"));
+    let (place, go) = (&program.place, program.place.at("go"));
     let debugger = place.program(
         "debugger",
         "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n#include <sys/ptrace.h>
@@ -472,9 +474,9 @@ int main(int argc, char **argv) { if (ptrace(PTRACE_SEIZE, atoi(argv[1]), 0, 0))
     let mut said = String::new();
     BufReader::new(debugger.stdout.take().unwrap()).read_line(&mut said).unwrap();
     assert_eq!(said, "has it\n");
-    std::fs::write(&go, "").unwrap();
+    fs::write(&go, "").unwrap();
     let refused = warm.wait_with_output().unwrap();
-    assert!(stderr(&refused).contains("it has a thread in the hands of a debugger"), "{}", stderr(&refused));
+    assert_says(stderr(&refused), "it has a thread in the hands of a debugger");
     drop(debugger.stdin.take());
     debugger.wait().unwrap();
     until("all is gone", || pids(place, "").is_empty());

@@ -1,23 +1,22 @@
 //! Whoever takes a program over has no more rights than the program has.
 
-use crate::place::{line, pids, stderr, until};
+use crate::place::{assert_says, line, pids, stderr, until};
 use crate::programs::Program;
-use std::path::Path;
-use std::process::Stdio;
+use std::fs;
+use std::{path::Path, process::Stdio};
 
 /// What one process may.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rights {
     pub credentials: Vec<String>,
     pub capabilities: Vec<String>,
-    /// Namespace of users.
     pub users: String,
 }
 
 /// Of a process and of all others in its memory.
 pub fn of_one_memory(pid: i32) -> Vec<Rights> {
     const KCMP_VM: i32 = 1;
-    let all = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
+    let all = fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
     let shares = |other: &i32| {
         // SAFETY: takes numbers.
         unsafe { libc::syscall(libc::SYS_kcmp, pid, *other, KCMP_VM, 0, 0) == 0 }
@@ -28,12 +27,12 @@ pub fn of_one_memory(pid: i32) -> Vec<Rights> {
 }
 
 fn of(pid: i32) -> Option<Rights> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let lines = |keys: &[&str]| -> Vec<String> {
         let line = |key: &&str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
         keys.iter().map(|key| line(key).trim().to_owned()).collect()
     };
-    let users = std::fs::read_link(format!("/proc/{pid}/ns/user")).ok()?;
+    let users = fs::read_link(format!("/proc/{pid}/ns/user")).ok()?;
     Some(Rights {
         credentials: lines(&["Uid:", "Gid:", "Groups:", "NoNewPrivs:", "Seccomp:"]),
         capabilities: lines(&["CapPrm:", "CapEff:", "CapInh:", "CapAmb:", "CapBnd:"]),
@@ -43,8 +42,8 @@ fn of(pid: i32) -> Option<Rights> {
 
 /// A process that has become this program.
 pub fn running(program: &Path) -> Option<i32> {
-    let all = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
-    let mut all = all.filter(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == program));
+    let all = fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
+    let mut all = all.filter(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == program));
     all.next()
 }
 
@@ -55,14 +54,13 @@ const GIVES_UP: &str = r#"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/ptrace.h>
-static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
     setgroups(0, 0); setgid(65534); setuid(65534); prctl(PR_SET_DUMPABLE, 1);
     if (argc > 3) {
         struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW); struct sock_fprog all = {1, &allow};
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all);
     }
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     int found = 0; DIR *d = opendir("/proc"); struct dirent *e;
     while ((e = readdir(d))) {
         int pid = atoi(e->d_name); char name[64]; sprintf(name, "/proc/%d/mem", pid);
@@ -83,21 +81,21 @@ fn nothing_in_a_programs_memory_has_rights_that_it_gave_up() {
     }
     let program = Program::new(GIVES_UP);
     let place = &program.place;
-    std::fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     for (more, reason) in [(&[][..], "credentials or capabilities"), (&["filter"], "a system call filter")] {
-        let [found, go] = ["found", "go"].map(|name| place.path().join(name));
-        std::fs::write(&found, "").unwrap();
-        std::fs::set_permissions(&found, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-        let _ = std::fs::remove_file(&go);
+        let [found, go] = ["found", "go"].map(|name| place.at(name));
+        fs::write(&found, "").unwrap();
+        fs::set_permissions(&found, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        let _ = fs::remove_file(&go);
         let command = ["warm", "--threads", "--ready", "call", "t", "--", program.path()];
         let mut warm = place.flashfork(&command);
         let warm = warm.args([&found, &go]).args(more).stderr(Stdio::piped()).spawn().unwrap();
-        let told = || std::fs::read_to_string(&found).unwrap();
+        let told = || fs::read_to_string(&found).unwrap();
         until("it has looked", || told().ends_with('\n'));
         assert_eq!(told(), "0\n", "it can use no other process");
         let all = of_one_memory(pids(place, "program")[0]);
         assert!(all.iter().all(|rights| *rights == all[0]), "{all:?}");
-        std::fs::write(&go, "").unwrap();
+        fs::write(&go, "").unwrap();
         let refused = warm.wait_with_output().unwrap();
         // Where it takes long that is said, too.
         assert!(stderr(&refused).lines().last().unwrap().contains(reason), "{}", stderr(&refused));
@@ -113,6 +111,6 @@ fn where_too_few_descriptors_are_allowed_a_clone_is_refused_in_words() {
     );
     // Where nobody may lift the limit, looking may take too many, too.
     let warm = program.try_warm(&[]);
-    let refused = if warm.status.success() { program.place.run(&["clone", "t"]) } else { warm };
-    assert!(line(&refused).contains("Too many open files"), "{}", line(&refused));
+    let refused = if warm.status.success() { program.cloned() } else { warm };
+    assert_says(line(&refused), "Too many open files");
 }

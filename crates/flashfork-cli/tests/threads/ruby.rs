@@ -1,6 +1,6 @@
 //! Ruby, which compares its process's number with the one that its timer was made in.
 
-use crate::place::{Place, stderr, stdout};
+use crate::place::{Place, good, stderr, stdout};
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
@@ -33,8 +33,7 @@ $stderr.puts(IO.popen('-') { |of| of ? of.read : print(OpenSSL::Random.random_by
 "#;
 
 fn ruby(place: &Place, program: &str) -> Command {
-    let script = place.path().join("program.rb");
-    std::fs::write(&script, program).unwrap();
+    let script = place.file("program.rb", program);
     let mut command = place.flashfork(&["warm", "--threads", "--ready", "line:^warm$", "t", "--", "ruby"]);
     command.arg(script);
     command
@@ -43,9 +42,8 @@ fn ruby(place: &Place, program: &str) -> Command {
 #[test]
 fn ruby_goes_on_in_every_clone_with_random_bytes_of_its_own() {
     let place = Place::new();
-    let warm = ruby(&place, PROGRAM).output().unwrap();
-    assert!(warm.status.success(), "{}", stderr(&warm));
-    let plain = Command::new("ruby").arg(place.path().join("program.rb")).output().unwrap();
+    good(ruby(&place, PROGRAM).output().unwrap());
+    let plain = Command::new("ruby").arg(place.at("program.rb")).output().unwrap();
     let expected = stdout(&plain).strip_prefix("warm\n").unwrap();
     let start = |_| place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut drawn = BTreeSet::new();

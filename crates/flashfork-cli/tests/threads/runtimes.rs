@@ -1,7 +1,7 @@
 //! Runtimes with threads: Java, Node and Python, as Debian has them.
 
 use crate::listen::warm;
-use crate::place::{Place, stderr, stdout};
+use crate::place::{Place, assert_says, both, good, stderr, stdout};
 use std::collections::BTreeSet;
 use std::process::{Command, Output, Stdio};
 
@@ -63,7 +63,7 @@ public class Main {
 #[test]
 fn java_goes_on_in_every_clone_with_every_collector() {
     let place = Place::new();
-    std::fs::write(place.path().join("Main.java"), JAVA).unwrap();
+    place.file("Main.java", JAVA);
     let compiled = Command::new("javac").arg("Main.java").current_dir(place.path()).status().unwrap();
     assert!(compiled.success());
     let path = place.path().to_str().unwrap();
@@ -72,10 +72,10 @@ fn java_goes_on_in_every_clone_with_every_collector() {
         let plain = Command::new(command[0]).args(&command[1..]).output().unwrap();
         let want = stdout(&plain).strip_prefix("warm\n").unwrap();
         warm(&place, "line:^warm$", &command);
-        for clone in (0..3).map(|_| place.run(&["clone", "t"])).chain(together(&place, 3, &[])) {
+        for clone in (0..3).map(|_| place.cloned()).chain(together(&place, 3, &[])) {
             assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), (want, "", Some(3)), "{collector}");
         }
-        assert!(place.run(&["rm", "t"]).status.success());
+        good(place.run(&["rm", "t"]));
     }
 }
 
@@ -83,7 +83,7 @@ fn java_goes_on_in_every_clone_with_every_collector() {
 #[test]
 fn javas_zgc_is_refused() {
     let place = Place::new();
-    std::fs::write(place.path().join("Main.java"), JAVA).unwrap();
+    place.file("Main.java", JAVA);
     assert!(Command::new("javac").arg("Main.java").current_dir(place.path()).status().unwrap().success());
     let path = place.path().to_str().unwrap();
     let refused = place.run(&[
@@ -100,7 +100,7 @@ fn javas_zgc_is_refused() {
         path,
         "Main",
     ]);
-    assert!(stderr(&refused).contains("choose another collector than ZGC"), "{}", stderr(&refused));
+    assert_says(stderr(&refused), "choose another collector than ZGC");
 }
 
 const NODE: &str = r#"
@@ -133,13 +133,12 @@ server.listen(0, '127.0.0.1', async () => {
 #[test]
 fn node_goes_on_in_every_clone_with_random_bytes_of_its_own() {
     let place = Place::new();
-    let script = place.path().join("main.js");
-    std::fs::write(&script, NODE).unwrap();
+    let script = place.file("main.js", NODE);
     let plain = Command::new("node").arg(&script).output().unwrap();
     let want = stdout(&plain).strip_prefix("warm\n").unwrap();
     warm(&place, "line:^warm$", &["node", script.to_str().unwrap()]);
     let mut random = BTreeSet::new();
-    for clone in (0..3).map(|_| place.run(&["clone", "t"])).chain(together(&place, 4, &[])) {
+    for clone in (0..3).map(|_| place.cloned()).chain(together(&place, 4, &[])) {
         assert_eq!((stdout(&clone), clone.status.code()), (want, Some(4)), "{}", stderr(&clone));
         assert!(random.insert(stderr(&clone).to_owned()), "{random:?}");
     }
@@ -161,8 +160,7 @@ numpy.ones((200, 200)) @ numpy.ones((200, 200))
 ssl.RAND_bytes(1)
 import builtins
 builtins.warm = (pool, asked, answered)";
-    let warm = place.run(&["warm", "--threads", "t", "--", PYTHON, "-c", code]);
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    good(place.run(&["warm", "--threads", "t", "--", PYTHON, "-c", code]));
     let code = "import numpy, ssl, sys, threading
 pool, asked, answered = warm
 asked.put(21)
@@ -193,7 +191,7 @@ sys.exit(6)";
 #[test]
 fn grpc_goes_on_in_every_clone() {
     let place = Place::new();
-    let script = place.path().join("rpc.py");
+    let script = place.at("rpc.py");
     let code = "import grpc, sys
 from concurrent.futures import ThreadPoolExecutor
 class Answers(grpc.GenericRpcHandler):
@@ -210,8 +208,7 @@ else: print(call(sys.argv[1].encode()))
 ";
     std::fs::write(&script, code).unwrap();
     let script = script.to_str().unwrap();
-    let warm = place.run(&["warm", "--threads", "t", "--", PYTHON, script]);
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    good(place.run(&["warm", "--threads", "t", "--", PYTHON, script]));
     for clone in (0..3).map(|_| place.run(&["clone", "t", script, "abc"])).chain(together(&place, 3, &[script, "abc"]))
     {
         assert_eq!((stdout(&clone), clone.status.code()), ("cba\n", Some(0)), "{}", stderr(&clone));
@@ -246,14 +243,13 @@ asyncio.run(main())
 #[test]
 fn loops_of_pythons_asyncio_that_run_go_on() {
     let place = Place::new();
-    let script = place.path().join("loops.py");
-    std::fs::write(&script, LOOPS).unwrap();
+    let script = place.file("loops.py", LOOPS);
     let script = script.to_str().unwrap();
     let plain = Command::new(PYTHON).arg(script).stdin(Stdio::null()).output().unwrap();
     let said = stdout(&plain).strip_prefix("warm\n").unwrap_or_default();
     assert!(!said.is_empty(), "{}", stderr(&plain));
     warm(&place, "line:^warm$", &[PYTHON, script]);
     for clone in together(&place, 3, &[]) {
-        assert_eq!((stdout(&clone), stderr(&clone)), (said, stderr(&plain)));
+        assert_eq!(both(&clone), (said, stderr(&plain)));
     }
 }

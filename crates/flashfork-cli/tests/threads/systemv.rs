@@ -1,6 +1,6 @@
 //! Objects of System V (`svipc(7)`).
 
-use crate::place::{stderr, stdout};
+use crate::place::{assert_says, stderr, stdout};
 use crate::programs::Program;
 
 /// Clones would have them together, and the template's end would give back what was taken with `SEM_UNDO`.
@@ -16,14 +16,13 @@ fn objects_of_system_v_that_are_the_programs_own_are_refused() {
     for statement in STATEMENTS {
         let program = Program::new(&format!(
             r#"
-static void *other(void *x) {{ for (;;) pause(); }}
 int main(int count, char **all) {{
-    int kind = 's', id; pthread_t t;
+    int kind = 's', id;
     if (count == 3) {{
         kind = all[1][0]; id = atoi(all[2]);
         return kind == 's' ? semctl(id, 0, IPC_RMID) : kind == 'q' ? msgctl(id, IPC_RMID, 0) : shmctl(id, IPC_RMID, 0);
     }}
-    pthread_create(&t, 0, other, 0); {statement}
+    another(); {statement}
     printf("%c %d\n", kind, id); fflush(stdout); READY; return 0;
 }}
 "#
@@ -32,12 +31,11 @@ int main(int count, char **all) {{
         let words: Vec<&str> = stdout(&refused).split_whitespace().collect();
         assert_eq!(program.plain(&words).status.code(), Some(0), "it is removed: {words:?}");
         let said = stderr(&refused);
-        assert!(said.contains("of System V, which its clones would have together"), "{said}");
+        assert_says(said, "of System V, which its clones would have together");
     }
     // What is gone is nobody's.
     let program = Program::new(
-        "static void *other(void *x) { for (;;) pause(); }
-int main(void) { pthread_t t; pthread_create(&t, 0, other, 0); int id = shmget(IPC_PRIVATE, 4096, 0600); shmdt(shmat(id, 0, 0)); shmctl(id, IPC_RMID, 0); READY; puts(\"here\"); return 0; }",
+        "int main(void) { another(); int id = shmget(IPC_PRIVATE, 4096, 0600); shmdt(shmat(id, 0, 0)); shmctl(id, IPC_RMID, 0); READY; puts(\"here\"); return 0; }",
     );
     program.is_the_same_in_clones(1);
 }

@@ -1,6 +1,6 @@
 //! Threads go on where they stood.
 
-use crate::place::{line, stderr, stdout};
+use crate::place::{assert_says, line, stderr, stdout};
 use crate::programs::Program;
 
 #[test]
@@ -55,7 +55,6 @@ int main(void) {
         pthread_join(kinds[i].owner, 0); pthread_join(kinds[i].waiter, 0);
         printf("%s: again %d, unlocked %d, waiter %d\n", kinds[i].name, again[i], unlocked[i], got[i]);
     }
-    return 0;
 }
 "#,
     )
@@ -117,7 +116,6 @@ int main(void) {
     while (!done[12] || !done[13] || !done[16]) usleep(1000);
     for (int i = 0; i < COUNT; i++) printf("%d: %ld %d\n", i, result[i], error[i]);
     printf("%d wait on\n", waits);
-    return 0;
 }
 "#,
     )
@@ -173,7 +171,7 @@ static void *call(void *x) {{
             program.is_the_same_in_clones(1);
         } else {
             let refused = program.try_warm(&[]);
-            assert!(line(&refused).contains("a call that its clones could not go on with"), "{}", line(&refused));
+            assert_says(line(&refused), "a call that its clones could not go on with");
         }
     }
 }
@@ -205,7 +203,6 @@ int main(void) {
     struct itimerspec none = {0}; printf("%d ", timer_settime(one, 0, &none, &it));
     printf("%ld %d ", it.it_interval.tv_nsec, timer_delete(two));
     timer_gettime(busy, &it); printf("%d\n", it.it_value.tv_sec > 900 && it.it_value.tv_sec < 1000);
-    return 0;
 }
 "#,
     )
@@ -232,7 +229,6 @@ int main(void) {
     pthread_t t; void *r; pthread_create(&t, &a, deep, 0); while (!tid) usleep(1000);
     READY;
     go = 1; pthread_join(t, &r); printf("joined %ld\n", (long)r);
-    return 0;
 }
 "#,
     )
@@ -261,7 +257,6 @@ int main(void) {
     pthread_sigmask(SIG_UNBLOCK, &s, 0);
     void *r; go = 1; pthread_join(t, &r);
     printf("%d then %d %d with %d, deaf %ld\n", before, taken[0], taken[1], value, (long)r);
-    return 0;
 }
 "#,
     )
@@ -272,14 +267,29 @@ int main(void) {
 fn a_signal_that_the_program_has_sent_itself_comes_from_its_clone() {
     Program::new(
         r#"
-static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     sigset_t s; sigemptyset(&s); sigaddset(&s, SIGUSR1); sigaddset(&s, SIGUSR2); sigaddset(&s, SIGRTMIN); pthread_sigmask(SIG_BLOCK, &s, 0);
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     kill(getpid(), SIGUSR1); pthread_kill(pthread_self(), SIGUSR2); sigqueue(getpid(), SIGRTMIN, (union sigval){7});
     READY;
     for (int i = 0; i < 3; i++) { siginfo_t info; int n = sigwaitinfo(&s, &info); printf("%d %d %d\n", n, info.si_code, info.si_pid == getpid()); }
-    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(2);
+}
+
+#[test]
+fn signals_that_wait_beyond_a_limit_that_was_lowered_since_are_not_lost() {
+    Program::new(
+        r#"
+int main(void) {
+    sigset_t s; sigemptyset(&s); sigaddset(&s, SIGRTMIN); pthread_sigmask(SIG_BLOCK, &s, 0);
+    union sigval v = {7}; for (int i = 0; i < 3; i++) { sigqueue(getpid(), SIGRTMIN, v); pthread_sigqueue(pthread_self(), SIGRTMIN, v); }
+    struct rlimit l; getrlimit(RLIMIT_SIGPENDING, &l); l.rlim_cur = 0; setrlimit(RLIMIT_SIGPENDING, &l);
+    READY;
+    int n = 0; siginfo_t info; struct timespec none = {0}; while (sigtimedwait(&s, &info, &none) > 0) n++;
+    printf("%d\n", n);
 }
 "#,
     )
@@ -305,7 +315,6 @@ int main(void) {
     READY;
     sigset_t s; sigpending(&s); printf("%d of main's\n", sigismember(&s, SIGUSR1));
     go = 1; pthread_join(t, 0);
-    return 0;
 }
 "#,
     )
@@ -336,7 +345,7 @@ int main(void) {
     for _ in 0..4 {
         program.warm(&[]);
         for _ in 0..5 {
-            let clone = program.place.run(&["clone", "t"]);
+            let clone = program.cloned();
             assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), ("all moved\n", "", Some(0)));
         }
         program.place.run(&["rm", "t"]);
@@ -373,7 +382,7 @@ int main(void) {
     for _ in 0..3 {
         program.warm(&[]);
         for _ in 0..10 {
-            let clone = program.place.run(&["clone", "t"]);
+            let clone = program.cloned();
             assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), ("all moved\n", "", Some(0)));
         }
         program.place.run(&["rm", "t"]);

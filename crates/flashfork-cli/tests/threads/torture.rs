@@ -1,6 +1,6 @@
 //! Threads that do everything by chance, cloned at moments of chance.
 
-use crate::place::{stderr, stdout};
+use crate::place::{both, good, stdout};
 use crate::programs::Program;
 use std::process::Stdio;
 
@@ -28,8 +28,8 @@ fn clones_made_at_any_moment_come_to_what_the_program_comes_to() {
         let all: Vec<_> = (0..CLONES).map(start).collect();
         for clone in all {
             let clone = clone.wait_with_output().unwrap();
-            assert_eq!((stdout(&clone), stderr(&clone)), (stdout(&plain), ""), "{arguments:?}");
+            assert_eq!(both(&clone), (stdout(&plain), ""), "{arguments:?}");
         }
-        assert!(program.place.run(&["rm", "t"]).status.success());
+        good(program.place.run(&["rm", "t"]));
     }
 }

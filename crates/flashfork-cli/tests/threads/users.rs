@@ -1,11 +1,11 @@
 //! Users without any right of their own, and systems that don't let them make namespaces.
 
-use crate::place::{Place, copy, flashfork, line, state, stderr, stdout, until};
+use crate::place::{Place, assert_says, both, copy, flashfork, good, line, state, stderr, stdout, until};
 use crate::rights;
+use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::{os::unix::process::CommandExt, path::Path};
 
 const NOBODY: u32 = 65534;
 
@@ -31,7 +31,6 @@ int main(int argc, char **argv) {
         fclose(f);
     }
     printf("%d %d\n", getuid(), getgid());
-    return 0;
 }
 "#;
 
@@ -49,23 +48,23 @@ impl Other {
             return None;
         }
         let place = Place::new();
-        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let bin = place.path().join("bin");
-        std::fs::create_dir(&bin).unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let bin = place.at("bin");
+        fs::create_dir(&bin).unwrap();
         let built = Path::new(flashfork());
         for name in ["flashfork", "flashfork-cli", "flashfork-keeper", "libflashfork_preload.so"] {
             copy(&built.with_file_name(name), &bin.join(name));
         }
         place.program("program", PROGRAM);
-        let home = place.path().join("run");
-        std::fs::create_dir(&home).unwrap();
+        let home = place.at("run");
+        fs::create_dir(&home).unwrap();
         chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
         Some(Other { place, bin })
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.bin.join("flashfork"));
-        command.args(arguments).env("XDG_RUNTIME_DIR", self.place.path().join("run")).current_dir("/");
+        command.args(arguments).env("XDG_RUNTIME_DIR", self.place.at("run")).current_dir("/");
         command.stdin(Stdio::null()).uid(NOBODY).gid(NOBODY);
         command
     }
@@ -80,7 +79,7 @@ impl Other {
 
     /// A template `t` of another program that is here.
     fn warm_of(&self, name: &str) -> Command {
-        let program = self.place.path().join(name);
+        let program = self.place.at(name);
         self.command(&["warm", "--threads", "--ready", "call", "t", "--", program.to_str().unwrap()])
     }
 }
@@ -94,11 +93,10 @@ impl Drop for Other {
 #[test]
 fn an_ordinary_users_clones_have_no_capabilities() {
     let Some(other) = Other::new() else { return };
-    let warm = other.warm();
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    good(other.warm());
     for _ in 0..2 {
         let clone = other.run(&["clone", "t"]);
-        assert_eq!((stdout(&clone), stderr(&clone)), (format!("{NOBODY} {NOBODY}\n").as_str(), ""));
+        assert_eq!(both(&clone), (format!("{NOBODY} {NOBODY}\n").as_str(), ""));
     }
 }
 
@@ -123,12 +121,32 @@ int main(int argc, char **argv) {
     }
     pthread_t t; pthread_create(&t, 0, other, 0);
     flashfork_ready(&argc, &argv);
-    return 0;
 }
 "#;
     other.place.program("unreadable", source);
     let refused = other.warm_of("unreadable").output().unwrap();
-    assert!(line(&refused).contains("a deleted file that clones can't have a copy of"), "{}", line(&refused));
+    assert_says(line(&refused), "a deleted file that clones can't have a copy of");
+}
+
+/// A user may have 64 MB in pipes (`pipe-user-pages-soft`).
+#[test]
+fn no_clone_has_pipes_with_less_room_than_the_programs() {
+    let Some(other) = Other::new() else { return };
+    let source = r#"
+#include <fcntl.h>
+#include <unistd.h>
+int flashfork_ready(int *, char ***) __attribute__((weak));
+int main(void) {
+    int p[2]; for (int i = 0; i < 40; i++) { pipe(p); fcntl(*p, 1031, 1 << 20); }
+    int had = fcntl(*p, 1032);
+    flashfork_ready(0, 0);
+    return fcntl(*p, 1032) < had;
+}
+"#;
+    other.place.program("piped", source);
+    other.warm_of("piped").status().unwrap();
+    let clone = other.run(&["clone", "t"]);
+    assert!(clone.status.success() || line(&clone).contains("No buffer space"), "{clone:?}");
 }
 
 /// They are tried once, in a clone whose threads have the numbers that the template's had.
@@ -149,19 +167,17 @@ int main(int argc, char **argv) {
     flashfork_on_clone(renew, 0);
     flashfork_ready(&argc, &argv);
     printf("%d\n", ran);
-    return 0;
 }
 "#;
     other.place.program("hooked", source);
-    let warm = other.warm_of("hooked").output().unwrap();
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    good(other.warm_of("hooked").output().unwrap());
     assert_eq!(stdout(&other.run(&["clone", "t"])), "1\n");
 }
 
 #[test]
 fn where_namespaces_are_used_up_one_line_says_so() {
     let Some(other) = Other::new() else { return };
-    let program = other.place.path().join("program");
+    let program = other.place.at("program");
     // The template has one of processes, its trial another, and each clone one.
     for (kind, most, reason) in [
         ("user", 0, "no user namespace is left: raise sysctl user.max_user_namespaces"),
@@ -178,10 +194,10 @@ fn where_namespaces_are_used_up_one_line_says_so() {
         let mut command = Command::new("unshare");
         let user = ["--user", "--map-user=65534", "--map-group=65534", "--keep-caps"];
         command.args(user).args(["sh", "-c", &script]).uid(NOBODY).gid(NOBODY);
-        command.env("XDG_RUNTIME_DIR", other.place.path().join("run")).current_dir("/");
+        command.env("XDG_RUNTIME_DIR", other.place.at("run")).current_dir("/");
         let refused = command.output().unwrap();
         assert!(line(&refused).contains(reason), "{kind} {most}: {}", line(&refused));
-        assert!(line(&refused).contains("templates of programs with one thread"), "{}", line(&refused));
+        assert_says(line(&refused), "templates of programs with one thread");
     }
 }
 
@@ -192,7 +208,7 @@ fn nothing_of_an_ordinary_users_template_is_left() {
     let listed = other.run(&["ls", "--json"]);
     let listed: Vec<serde_json::Value> = serde_json::from_slice(&listed.stdout).unwrap();
     let keeper = i32::try_from(listed[0]["pid"].as_i64().unwrap()).unwrap();
-    let init = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
+    let init = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
     let init: i32 = init.split_whitespace().next().unwrap().parse().unwrap();
     crate::place::kill(keeper, libc::SIGKILL);
     until("its init is gone", || state(init).is_none());
@@ -207,13 +223,13 @@ fn nothing_in_the_memory_of_an_ordinary_users_program_has_capabilities() {
         "#include <unistd.h>\nint flashfork_ready(int *, char ***) __attribute__((weak));
 int main(int argc, char **argv) { while (access(argv[1], F_OK)) usleep(1000); flashfork_ready(&argc, &argv); }",
     );
-    let go = other.place.path().join("go");
+    let go = other.place.at("go");
     let mut warm = other.warm_of("waits").arg(&go).stdout(Stdio::null()).spawn().unwrap();
     until("it runs", || rights::running(&program).is_some());
     let all = rights::of_one_memory(rights::running(&program).unwrap());
     let none = |rights: &rights::Rights| rights.capabilities.iter().all(|set| set.bytes().all(|digit| digit == b'0'));
     assert!(all.iter().all(none), "{all:?}");
-    std::fs::write(&go, "").unwrap();
+    fs::write(&go, "").unwrap();
     assert!(warm.wait().unwrap().success());
     assert_eq!(stderr(&other.run(&["clone", "t"])), "");
 }
@@ -233,10 +249,9 @@ int main(int argc, char **argv) {
     printf(\"%d %d\\n\", prctl(PR_GET_DUMPABLE), (int)write(p[1], \"x\", 1)); return 0;
 }",
     );
-    let warm = other.warm_of("hides").output().unwrap();
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    good(other.warm_of("hides").output().unwrap());
     for _ in 0..2 {
         let clone = other.run(&["clone", "t"]);
-        assert_eq!((stdout(&clone), stderr(&clone)), ("0 1\n", ""));
+        assert_eq!(both(&clone), ("0 1\n", ""));
     }
 }

@@ -1,11 +1,9 @@
 //! Wrappers that become the program (`exec`): what is warmed is the program that comes in the end. The reference is the
 //! program itself, started anew.
 
-use crate::listen::warm;
-use crate::place::{line, pids, stderr, stdout, until};
-use crate::programs::Program;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use crate::place::{both, good, line, pids, stderr, stdout, until};
+use crate::{listen::warm, programs::Program};
+use std::{os::unix::fs::PermissionsExt, path::PathBuf};
 
 /// Says what it was given, its environment among it, from two threads.
 const TELLS: &str = r#"
@@ -18,8 +16,7 @@ int main(int argc, char **argv) {
 }"#;
 
 fn script(program: &Program, name: &str, text: &str) -> PathBuf {
-    let path = program.place.path().join(name);
-    std::fs::write(&path, text).unwrap();
+    let path = program.place.file(name, text);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     path
 }
@@ -52,11 +49,11 @@ fn what_a_wrapper_becomes_is_the_template() {
     for wrapper in wrappers {
         warm(&program.place, "call", wrapper);
         for _ in 0..2 {
-            let clone = program.place.run(&["clone", "t"]);
-            assert_eq!((stdout(&clone), stderr(&clone)), ("2 a set\nmain\n", ""), "{wrapper:?}");
+            let clone = program.cloned();
+            assert_eq!(both(&clone), ("2 a set\nmain\n", ""), "{wrapper:?}");
             assert_eq!(clone.status.code(), Some(3), "{wrapper:?}");
         }
-        assert!(program.place.run(&["rm", "t"]).status.success());
+        good(program.place.run(&["rm", "t"]));
     }
     until("all is gone", || pids(&program.place, "").is_empty());
 }
@@ -97,6 +94,6 @@ fn an_exec_that_fails_changes_nothing() {
 }"#,
     );
     program.warm(&[]);
-    let clone = program.place.run(&["clone", "t"]);
+    let clone = program.cloned();
     assert_eq!((stdout(&clone), clone.status.code()), ("not told\n", Some(0)), "{}", stderr(&clone));
 }

@@ -1,9 +1,8 @@
 //! The clone that a template makes ahead.
 
-use crate::place::{Place, kill, state, stderr, stdout, until};
-use nix::sys::ptrace;
+use crate::place::{Place, good, kill, state, stderr, stdout, until};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::{sys::ptrace, unistd::Pid};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
@@ -34,8 +33,7 @@ impl Place {
 
 #[test]
 fn the_next_caller_gets_it_and_another_is_made() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let ahead = place.ahead();
     assert_eq!((&place.list()[0]["clones_made"], &place.list()[0]["clones_running"]), (&0.into(), &0.into()));
     let output = place.shell("echo $$; ls /proc/self/fd | wc -l").output().unwrap();
@@ -47,8 +45,7 @@ fn the_next_caller_gets_it_and_another_is_made() {
 /// Whoever ends or stops it only makes the next clone cost more.
 #[test]
 fn one_that_is_ended_or_stopped_is_no_loss() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     for signal in [libc::SIGKILL, libc::SIGSTOP] {
         let ahead = place.ahead();
         kill(ahead, signal);
@@ -59,13 +56,11 @@ fn one_that_is_ended_or_stopped_is_no_loss() {
 
 #[test]
 fn it_ends_with_its_template_and_with_the_last_clone_there_may_be() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let ahead = place.ahead();
     kill(place.template_pid(), libc::SIGKILL);
     until("it is gone", || state(ahead).is_none());
-    let warmed = place.run(&["warm", "--max-clones", "1", "u", "--", "sh"]);
-    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    good(place.run(&["warm", "--max-clones", "1", "u", "--", "sh"]));
     let list = place.list();
     let template = i32::try_from(list[0]["pid"].as_i64().unwrap()).unwrap();
     until("a clone waits", || children(template).len() == 1);
@@ -79,10 +74,9 @@ fn it_ends_with_its_template_and_with_the_last_clone_there_may_be() {
 
 #[test]
 fn a_removed_template_keeps_none() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let (template, ahead) = (place.template_pid(), place.ahead());
-    assert!(place.run(&["rm", "t"]).status.success());
+    good(place.run(&["rm", "t"]));
     until("both are gone", || state(ahead).is_none() && state(template).is_none());
 }
 
@@ -91,7 +85,7 @@ fn a_removed_template_keeps_none() {
 fn python_shows_nothing_of_its_rehearsal() {
     let place = Place::new();
     place.warm(&["/usr/bin/python3", "-c", "import sys; sys.path.append('/warmed')"]);
-    let script = place.path().join("show.py");
+    let script = place.at("show.py");
     let text = "import sys, os, gc\nprint(sys.argv, sys.path, sys.orig_argv[-2:], sorted(os.environ), hasattr(sys, 'last_value'))\n\
                 print(sys.stdout.fileno(), sys.stdout.name, sys.stdout.mode, sorted(globals()), gc.isenabled())\n";
     std::fs::write(&script, text).unwrap();
@@ -111,7 +105,7 @@ fn python_shows_nothing_of_its_rehearsal() {
 fn an_end_that_is_told_early_ends_nothing_else() {
     let place = Place::new();
     place.warm(&["/usr/bin/python3", "-c", "import os, subprocess"]);
-    let file = place.path().join("file");
+    let file = place.at("file");
     let text = format!(
         "import fcntl, os, subprocess, sys\nf = open({file:?}, 'w')\nfcntl.flock(f, fcntl.LOCK_EX)\nprint('out')\n\
          p = subprocess.Popen(['sleep', '1000'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\nprint(p.pid)\nsys.exit(5)\n"

@@ -1,6 +1,6 @@
 //! Callers and templates that are none, or break the rules: one line each, nothing left behind.
 
-use crate::place::{FalseTemplate, Place, line, stderr, stdout, until};
+use crate::place::{FalseTemplate, Place, assert_says, good, line, stderr, stdout, until};
 use flashfork_warm::{Ask, Facts, ReadyAt, Step, Tell};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, sendmsg, socket,
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 /// A connection to the template `t`.
 fn caller(place: &Place) -> OwnedFd {
-    let address = UnixAddr::new(&place.path().join("flashfork/templates/t")).unwrap();
+    let address = UnixAddr::new(&place.at("flashfork/templates/t")).unwrap();
     let end = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
     connect(end.as_raw_fd(), &address).unwrap();
     end
@@ -48,8 +48,7 @@ fn file(bytes: &[u8]) -> File {
 
 #[test]
 fn any_other_number_of_descriptors_is_refused_and_none_is_kept() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let pid = place.template_pid();
     // The clone that waits has one, too.
     place.ahead();
@@ -74,8 +73,7 @@ fn any_other_number_of_descriptors_is_refused_and_none_is_kept() {
 /// Where the arguments should be there is something else, or the directory is none.
 #[test]
 fn senseless_arguments_end_their_clone_only() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let (null, root) = (File::options().read(true).write(true).open("/dev/null").unwrap(), File::open("/").unwrap());
     let (pipe, _writer) = nix::unistd::pipe().unwrap();
     let long = tempfile::tempfile().unwrap();
@@ -103,8 +101,7 @@ fn senseless_arguments_end_their_clone_only() {
 
 #[test]
 fn callers_that_say_nothing_or_leave_at_once_are_no_burden() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let pid = place.template_pid();
     let silent: Vec<_> = (0..50).map(|_| caller(&place)).collect();
     for _ in 0..50 {
@@ -200,7 +197,7 @@ fn nonsense_from_a_template_is_one_line() {
             send(&end, &lie[0], &[]);
             let output = child.wait_with_output().unwrap();
             if arguments[0] == "rm" {
-                assert!(line(&output).contains("don't understand each other"), "{}", line(&output));
+                assert_says(line(&output), "don't understand each other");
             } else {
                 assert!(stdout(&output).contains("\"state\": \"strange\""), "{}{}", stdout(&output), stderr(&output));
             }
@@ -252,8 +249,8 @@ fn nothing_is_left_when_anybody_is_killed_at_any_moment() {
         assert!(place.list().is_empty());
     }
     place.warm_shell();
-    assert!(place.run(&["rm", "t"]).status.success());
-    assert_eq!(std::fs::read_dir(place.path().join("flashfork/templates")).unwrap().count(), 0);
+    good(place.run(&["rm", "t"]));
+    assert_eq!(std::fs::read_dir(place.at("flashfork/templates")).unwrap().count(), 0);
 }
 
 /// Each finds the name free, taken, or its template gone, and says so; a name never leads to nobody for long, nor is
@@ -294,7 +291,7 @@ fn commands_on_one_name_at_once_do_not_confuse_each_other() {
         }
     };
     std::thread::scope(|scope| (1..=4).for_each(|which| drop(scope.spawn(move || work(which)))));
-    assert!(place.run(&["rm", "t"]).status.success());
+    good(place.run(&["rm", "t"]));
     until("nobody runs", || crate::place::pids(&place, "").is_empty());
-    assert_eq!(std::fs::read_dir(place.path().join("flashfork/templates")).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(place.at("flashfork/templates")).unwrap().count(), 0);
 }

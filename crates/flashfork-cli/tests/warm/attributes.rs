@@ -1,8 +1,8 @@
 //! What a clone has of its caller.
 
-use crate::place::{Place, flashfork, stderr, stdout};
-use std::os::unix::process::CommandExt;
-use std::process::Stdio;
+use crate::place::{Place, both, flashfork, good, stderr, stdout};
+use std::fs;
+use std::{os::unix::process::CommandExt, process::Stdio};
 
 /// The words of a line of what `show` prints.
 const SHOW: &str = r#"
@@ -55,7 +55,6 @@ int main(int argc, char **argv, char **envp) {
     int open_files = 0;
     for (int fd = 0; fd < 200; fd++) open_files += dup2(fd, fd) == fd;
     printf("descriptors=%d\n", open_files);
-    return 0;
 }
 "#;
 
@@ -63,14 +62,13 @@ int main(int argc, char **argv, char **envp) {
 fn a_clone_has_what_is_its_callers_and_what_was_warmed() {
     let place = Place::new();
     let program = place.program("show", SHOW);
-    let warmed = place.flashfork(&["warm", "t", "--", program.to_str().unwrap(), "first"]).output().unwrap();
-    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    let warmed = good(place.flashfork(&["warm", "t", "--", program.to_str().unwrap(), "first"]).output().unwrap());
     assert_eq!(stderr(&warmed), "constructor\n", "once, and on the output of `warm`");
     // All but its ends, and some of what else the program has.
     let sealed = ["63 MB", "64 MB"].iter().any(|size| stdout(&warmed).contains(size));
     assert!(stdout(&warmed).contains("before main") && sealed, "{}", stdout(&warmed));
-    let directory = place.path().join("here");
-    std::fs::create_dir(&directory).unwrap();
+    let directory = place.at("here");
+    fs::create_dir(&directory).unwrap();
     let mut clone = place.flashfork(&["clone", "t", "--flag", "", "-x"]);
     clone.env_clear().env("XDG_RUNTIME_DIR", place.path()).env("ONE", "1=2").current_dir(&directory);
     // SAFETY: async-signal-safe calls only.
@@ -153,16 +151,15 @@ fn a_caller_with_nothing_special_has_an_ordinary_clone() {
 
 #[test]
 fn streams_are_the_callers_own() {
-    let place = Place::new();
-    place.warm_shell();
-    let file = place.path().join("file");
+    let place = Place::with_shell();
+    let file = place.at("file");
     let mut clone = place.shell("read a; echo $a; cat; echo error >&2");
-    std::fs::write(place.path().join("in"), "first\nrest\n").unwrap();
-    clone.stdin(std::fs::File::open(place.path().join("in")).unwrap());
-    clone.stdout(std::fs::File::create(&file).unwrap());
+    place.file("in", "first\nrest\n");
+    clone.stdin(fs::File::open(place.at("in")).unwrap());
+    clone.stdout(fs::File::create(&file).unwrap());
     let output = clone.stderr(Stdio::piped()).output().unwrap();
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), "error\n"));
-    assert_eq!(std::fs::read(&file).unwrap(), b"first\nrest\n");
+    assert_eq!(fs::read(&file).unwrap(), b"first\nrest\n");
 }
 
 /// Writes which standard streams are open.
@@ -174,7 +171,6 @@ int main(void) {
     int open[3];
     for (int n = 0; n < 3; n++) open[n] = fcntl(n, F_GETFD) >= 0;
     fprintf(fopen(getenv("OUT"), "w"), "%d%d%d", open[0], open[1], open[2]);
-    return 0;
 }
 "#;
 
@@ -183,13 +179,12 @@ fn streams_that_the_caller_has_closed_are_closed() {
     let place = Place::new();
     let program = place.program("streams", STREAMS);
     place.warm(&[program.to_str().unwrap()]);
-    let out = place.path().join("out");
+    let out = place.at("out");
     for (closing, want) in [("", "111"), ("<&-", "011"), (">&-", "101"), ("<&- >&- 2>&-", "000")] {
         let script = format!("{} clone t {closing}", flashfork());
-        let mut sh = std::process::Command::new("sh");
-        sh.args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).env("OUT", &out).stdin(Stdio::null());
-        assert!(sh.status().unwrap().success(), "{closing}");
-        assert_eq!(std::fs::read_to_string(&out).unwrap(), want, "{closing}");
+        let mut sh = place.sh(&script);
+        assert!(sh.env("OUT", &out).stdin(Stdio::null()).status().unwrap().success(), "{closing}");
+        assert_eq!(fs::read_to_string(&out).unwrap(), want, "{closing}");
     }
 }
 
@@ -208,21 +203,19 @@ fn a_caller_that_may_write_no_files_has_its_clone() {
         }
         command.output().unwrap()
     };
-    let warmed = limited(place.flashfork(&["warm", "t", "--", "sh"]));
-    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    good(limited(place.flashfork(&["warm", "t", "--", "sh"])));
     for length in [1, 100_000] {
         let mut clone = place.shell("echo ${#LONG}; ulimit -f");
         clone.env("LONG", "x".repeat(length));
         let output = limited(clone);
-        assert_eq!((stdout(&output), stderr(&output)), (&*format!("{length}\n0\n"), ""));
+        assert_eq!(both(&output), (&*format!("{length}\n0\n"), ""));
     }
 }
 
 /// The command stands in no pipe once the clone runs: who reads sees the end when the clone closes it.
 #[test]
 fn a_clone_in_a_pipeline_is_like_any_program_there() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let mut silent = place.shell("echo a; exec >&-; exec sleep 1000").stdout(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();
     std::io::Read::read_to_string(silent.stdout.as_mut().unwrap(), &mut text).unwrap();
@@ -295,7 +288,7 @@ const SETTINGS: [(&str, Setting); 12] = [
     ("first in, first out", || policy(libc::SCHED_FIFO, 1)),
     ("ioprio", || io_priority(3 << 13)),
     ("personality", || personality(libc::ADDR_NO_RANDOMIZE | PER_LINUX32)),
-    ("coredump_filter", || drop(std::fs::write("/proc/self/coredump_filter", "0x13"))),
+    ("coredump_filter", || drop(fs::write("/proc/self/coredump_filter", "0x13"))),
     ("no_new_privs", || prctl(libc::PR_SET_NO_NEW_PRIVS, 1)),
     // SECBIT_NO_CAP_AMBIENT_RAISE.
     ("secure bits", || prctl(libc::PR_SET_SECUREBITS, 1 << 6)),
@@ -376,7 +369,7 @@ fn what_a_template_was_warmed_under_is_no_clones() {
         // Under the same it is as it was.
         let plain = under(std::process::Command::new(&program), set).output().unwrap();
         let clone = under(place.flashfork(&["clone", "t"]), set).output().unwrap();
-        assert_eq!((stdout(&clone), stderr(&clone)), (stdout(&plain), ""), "{name}");
+        assert_eq!(both(&clone), (stdout(&plain), ""), "{name}");
     }
 }
 
@@ -384,9 +377,8 @@ fn what_a_template_was_warmed_under_is_no_clones() {
 fn what_the_program_has_set_for_itself_stays_in_clones() {
     let place = Place::new();
     let program = place.program("kernel", KERNEL);
-    let warmed = place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]).env("OWN", "1").output().unwrap();
-    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    good(place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]).env("OWN", "1").output().unwrap());
     let plain = std::process::Command::new(&program).env("OWN", "1").output().unwrap();
     let clone = place.flashfork(&["clone", "t"]).output().unwrap();
-    assert_eq!((stdout(&clone), stderr(&clone)), (stdout(&plain), ""));
+    assert_eq!(both(&clone), (stdout(&plain), ""));
 }

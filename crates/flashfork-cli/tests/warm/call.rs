@@ -1,6 +1,6 @@
 //! Programs that say themselves where they are ready.
 
-use crate::place::{Place, line, stderr, stdout, target};
+use crate::place::{Place, assert_says, line, stderr, stdout, target};
 use std::process::Command;
 
 /// It needs no library: the shim has the function.
@@ -31,7 +31,7 @@ fn a_program_is_ready_where_it_calls() {
     }
     let never = place.run(&["warm", "--ready", "call", "u", "--", program, "x"]);
     let want = "ended with exit status 9 before it was ready; it must call flashfork_ready()";
-    assert!(line(&never).contains(want), "{}", line(&never));
+    assert_says(line(&never), want);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Programs that start others while they are warmed: these are no templates, and keep no name alive.
 
 use crate::place::{Place, kill, line, state, stdout, until};
+use std::fs;
 
 /// Says its own number and its child's. How the child is made, and what either does then, is said by macros.
 const PARENT: &str = r#"
@@ -40,11 +41,11 @@ fn warm(fork: &str, child: &str, parent: &str) -> (Started, bool, String) {
     let macros = [format!("-DFORK={fork}"), format!("-DCHILD={child}"), format!("-DPARENT={parent}")];
     let program = place.program_with("parent", PARENT, &macros.each_ref().map(String::as_str));
     // No pipe: the child keeps it open.
-    let said = place.path().join("said");
+    let said = place.at("said");
     let mut warm = place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]);
-    let warm = warm.stdout(std::process::Stdio::null()).stderr(std::fs::File::create(&said).unwrap());
+    let warm = warm.stdout(std::process::Stdio::null()).stderr(fs::File::create(&said).unwrap());
     let success = warm.status().unwrap().success();
-    let said = std::fs::read_to_string(said).unwrap();
+    let said = fs::read_to_string(said).unwrap();
     let child = said.lines().next().unwrap().parse().unwrap();
     (Started { place, child }, success, said)
 }
@@ -64,11 +65,11 @@ fn a_child_of_the_warm_up_keeps_no_connection() {
     let (started, success, said) = warm("fork()", FOREVER, "0");
     assert!(success, "{said}");
     until("the child has closed them", || {
-        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", started.child)).unwrap();
-        let mut targets = descriptors.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        let descriptors = fs::read_dir(format!("/proc/{}/fd", started.child)).unwrap();
+        let mut targets = descriptors.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
         targets.all(|target| !target.to_string_lossy().starts_with("socket:"))
     });
-    assert_eq!(stdout(&started.place.run(&["clone", "t"])), "main\n");
+    assert_eq!(stdout(&started.place.cloned()), "main\n");
 }
 
 /// One that the C library knows nothing of keeps the socket: the name is known to be of a template that is gone all the
@@ -81,7 +82,7 @@ fn a_template_that_is_gone_is_told_though_a_child_keeps_its_socket() {
     let pid = place.template_pid();
     kill(pid, libc::SIGKILL);
     until("it is gone", || state(pid).is_none());
-    assert!(line(&place.run(&["clone", "t"])).contains("the template t has ended"));
+    assert!(line(&place.cloned()).contains("the template t has ended"));
     place.warm_shell();
     assert_eq!(stdout(&place.shell("echo on").output().unwrap()), "on\n");
 }
@@ -94,6 +95,6 @@ fn a_child_that_goes_on_to_main_is_no_template() {
         assert!(success, "{said}");
         until("the child has ended", || state(started.child).is_none());
         assert_ne!(started.place.template_pid(), started.child);
-        assert_eq!(stdout(&started.place.run(&["clone", "t"])), "main\n");
+        assert_eq!(stdout(&started.place.cloned()), "main\n");
     }
 }

@@ -1,14 +1,14 @@
 //! How clones end, and what is left when somebody dies.
 
-use crate::place::{Place, flashfork, kill, line, signal, state, stderr, stdout, until};
+use crate::place::{Place, assert_says, flashfork, good, kill, line, signal, state, stderr, stdout, until};
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 
 #[test]
 fn exit_codes_are_the_clones_own() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     for (script, code, signal) in [
         ("exit 0", Some(0), None),
         ("exit 7", Some(7), None),
@@ -33,9 +33,9 @@ fn waiting(place: &Place, script: &str) -> (Child, i32) {
 
 /// Processes of a group that live.
 fn group(pid: i32) -> usize {
-    let all = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
+    let all = fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
     all.filter(|p| {
-        let stat = std::fs::read_to_string(format!("/proc/{p}/stat")).unwrap_or_default();
+        let stat = fs::read_to_string(format!("/proc/{p}/stat")).unwrap_or_default();
         let fields: Vec<_> = stat.rsplit_once(") ").map_or(Vec::new(), |(_, rest)| rest.split(' ').collect());
         fields.get(2) == Some(&pid.to_string().as_str()) && state(*p).is_some()
     })
@@ -44,8 +44,7 @@ fn group(pid: i32) -> usize {
 
 #[test]
 fn a_killed_command_leaves_nothing_running() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let (mut command, clone) = waiting(&place, "sleep 1000 & wait");
     until("the shell and its sleep run", || group(clone) == 2);
     signal(&command, libc::SIGKILL);
@@ -57,15 +56,14 @@ fn a_killed_command_leaves_nothing_running() {
 
 #[test]
 fn a_killed_template_takes_its_clones_along() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let (command, clone) = waiting(&place, "sleep 1000 & wait");
     kill(place.template_pid(), libc::SIGKILL);
     let output = command.wait_with_output().unwrap();
-    assert!(line(&output).contains("the template t has ended, and its clones with it"), "{}", line(&output));
+    assert_says(line(&output), "the template t has ended, and its clones with it");
     until("the clone and what it started are gone", || group(clone) == 0);
     let next = place.shell("echo no").output().unwrap();
-    assert!(line(&next).contains("the template t has ended"), "{}", line(&next));
+    assert_says(line(&next), "the template t has ended");
     let after = place.shell("echo no").output().unwrap();
     assert!(line(&after).contains("there is no template t"), "the name went: {}", line(&after));
     place.warm_shell();
@@ -73,20 +71,18 @@ fn a_killed_template_takes_its_clones_along() {
 
 #[test]
 fn a_template_that_is_told_to_end_gives_up_its_name() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let pid = place.template_pid();
     kill(pid, libc::SIGTERM);
     until("it ends", || state(pid).is_none());
     assert!(place.list().is_empty());
-    assert_eq!(std::fs::read_dir(place.path().join("flashfork/templates")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(place.at("flashfork/templates")).unwrap().count(), 0);
 }
 
 /// One that knows its template's number, from `/proc`.
 #[test]
 fn a_clone_that_signals_its_parent_ends_no_template() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let (mut command, other) = waiting(&place, "sleep 1000 & wait");
     let before = place.template_pid();
     let script = "read -r _ _ _ template _ < /proc/$$/stat
@@ -105,9 +101,8 @@ fn the_parent_of_a_clone_is_that_of_its_command() {
     let code = "first = os.getppid()\nprint(first, flush=True)\nwhile os.getppid() == first: time.sleep(0.01)";
     let script = format!("{} clone t -c \"import os, time\n$CODE\" & read x", flashfork());
     for _ in 0..2 {
-        let mut sh = std::process::Command::new("sh");
-        sh.args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).env("CODE", code);
-        let mut sh = sh.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut sh = place.sh(&script);
+        let mut sh = sh.env("CODE", code).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (mut output, mut text) = (BufReader::new(sh.stdout.take().unwrap()), String::new());
         output.read_line(&mut text).unwrap();
         assert_eq!(text, format!("{}\n", sh.id()));
@@ -122,16 +117,15 @@ fn the_parent_of_a_clone_is_that_of_its_command() {
 #[test]
 fn a_warm_up_that_can_not_be_announced_leaves_no_template() {
     let place = Place::new();
-    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let output = place.flashfork(&["warm", "t", "--", "sh"]).stdout(full).output().unwrap();
-    assert!(line(&output).contains("can't write standard output"), "{}", line(&output));
+    assert_says(line(&output), "can't write standard output");
     assert!(place.list().is_empty());
 }
 
 #[test]
 fn a_removed_template_goes_when_its_last_clone_has_ended() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let (command, clone) = waiting(&place, "while :; do sleep 0.05; done");
     let pid = place.template_pid();
     let removed = place.run(&["rm", "t"]);
@@ -149,8 +143,7 @@ fn a_removed_template_goes_when_its_last_clone_has_ended() {
 #[test]
 fn a_template_that_has_made_its_clones_goes() {
     let place = Place::new();
-    let warmed = place.run(&["warm", "--max-clones", "2", "t", "--", "sh"]);
-    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    good(place.run(&["warm", "--max-clones", "2", "t", "--", "sh"]));
     let pid = place.template_pid();
     for _ in 0..2 {
         assert!(place.shell("true").status().unwrap().success());
@@ -161,8 +154,7 @@ fn a_template_that_has_made_its_clones_goes() {
 
 #[test]
 fn many_callers_at_once_each_get_their_own() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let clones: Vec<_> = (0..60)
         .map(|i| {
             place
@@ -185,7 +177,7 @@ fn many_callers_at_once_each_get_their_own() {
     let pid = place.template_pid();
     // A clone counts no more once it has told its end; the template lets go of it when it is gone.
     until("the template holds no clone's descriptors", || {
-        std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() < 11
+        fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count() < 11
     });
 }
 
@@ -207,6 +199,6 @@ fn a_fork_that_fails_is_told_and_the_template_goes_on() {
     // One may have been made ahead.
     let mut outputs = (0..3).map(|_| place.shell("true").output().unwrap());
     let output = outputs.find(|output| !output.status.success()).expect("a template that may have no children");
-    assert!(line(&output).contains("can't fork a clone of t"), "{}", line(&output));
+    assert_says(line(&output), "can't fork a clone of t");
     assert_eq!(place.list().len(), 1);
 }

@@ -1,6 +1,7 @@
 //! Which of its two programs the command is: the launcher, as long as nothing has to be said.
 
-use crate::place::{FalseTemplate, Place, flashfork, line, stderr, stdout, until};
+use crate::place::{FalseTemplate, Place, assert_says, flashfork, line, stderr, stdout, until};
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
@@ -16,21 +17,19 @@ fn started(place: &Place, code: &str) -> Child {
     clone
 }
 
-/// The name of the program that a process runs.
 fn program(process: &Child) -> String {
-    let path = std::fs::read_link(format!("/proc/{}/exe", process.id())).unwrap();
+    let path = fs::read_link(format!("/proc/{}/exe", process.id())).unwrap();
     path.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
 #[test]
 fn a_plain_clone_needs_the_launcher_alone() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let mut clone = started(&place, "echo here; read x");
     assert_eq!(program(&clone), "flashfork");
     assert!(clone.wait().is_ok());
     // What it is typed with and does itself is no other's memory to begin with: no loader has anything to do.
-    let file = std::fs::read(flashfork()).unwrap();
+    let file = fs::read(flashfork()).unwrap();
     let segments = usize::from(u16::from_ne_bytes([file[56], file[57]]));
     assert_eq!(segments, 2, "one to load, and the stack");
 }
@@ -42,7 +41,7 @@ fn a_clone_that_has_not_started_yet_is_waited_for_by_the_command_proper() {
     let mut clone = place.flashfork(&["clone", "t"]).stderr(Stdio::piped()).spawn().unwrap();
     let caller = template.request();
     until("the command proper has taken over", || program(&clone) == "flashfork-cli");
-    let name = || std::fs::read_to_string(format!("/proc/{}/comm", clone.id())).unwrap();
+    let name = || fs::read_to_string(format!("/proc/{}/comm", clone.id())).unwrap();
     until("it is called as it was typed", || name() == "flashfork\n");
     drop(caller);
     assert_eq!(clone.wait().unwrap().code(), Some(1));
@@ -55,20 +54,18 @@ fn a_clone_that_has_not_started_yet_is_waited_for_by_the_command_proper() {
 #[test]
 fn a_clone_of_a_stale_template_is_refused_by_the_command_proper() {
     let place = Place::new();
-    let module = place.path().join("module.py");
-    std::fs::write(&module, "one = 1\n").unwrap();
+    let module = place.file("module.py", "one = 1\n");
     let path = place.path().to_str().unwrap();
     place.warm(&[PYTHON, "-c", &format!("import sys; sys.path.insert(0, {path:?}); import module, signal")]);
-    std::fs::write(&module, "one = 2\n").unwrap();
+    fs::write(&module, "one = 2\n").unwrap();
     let refused = place.run(&["clone", "t", "-c", "print('here')"]);
-    assert!(line(&refused).contains("module.py changed since t was warmed"), "{}", line(&refused));
+    assert_says(line(&refused), "module.py changed since t was warmed");
     assert_eq!(stdout(&refused), "");
 }
 
 #[test]
 fn any_number_of_arguments_and_variables_comes_with_a_clone() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     for (arguments, variables) in [(0, 0), (1, 0), (900, 100), (1022, 0), (1023, 0), (5000, 300), (3, 2000)] {
         let mut clone = place.flashfork(&["clone", "t", "-c", "echo $#; env; printf '%s\n' \"$@\"", "sh"]);
         clone.env_clear().env("XDG_RUNTIME_DIR", place.path()).env("PATH", "/usr/bin:/bin");
@@ -115,14 +112,14 @@ fn of_many_clones_that_make_runs_none_is_lost_and_each_is_right() {
     let count = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 1000 } else { 100 };
     let place = Place::new();
     place.warm(&[PYTHON, "-c", "import os"]);
-    std::fs::create_dir(place.path().join("out")).unwrap();
+    fs::create_dir(place.at("out")).unwrap();
     let code = "import os, sys; open('out/$*', 'x').write(str($* * 3)); sys.stdout.write('$*\\n')";
     let rules = format!(
         "all: {}\n%.one:\n\t@{} clone t -c \"{code}\"\n",
         (0..count).map(|i| format!("{i}.one")).collect::<Vec<_>>().join(" "),
         flashfork(),
     );
-    std::fs::write(place.path().join("Makefile"), rules).unwrap();
+    place.file("Makefile", rules);
     let mut make = Command::new("make");
     // Under another make it would tell where it works.
     make.args(["--no-print-directory", "-j", "8", "all"])
@@ -134,7 +131,7 @@ fn of_many_clones_that_make_runs_none_is_lost_and_each_is_right() {
     said.sort_unstable();
     assert!(said.into_iter().eq(0..count));
     for i in 0..count {
-        let text = std::fs::read_to_string(place.path().join(format!("out/{i}"))).unwrap();
+        let text = fs::read_to_string(place.at(format!("out/{i}"))).unwrap();
         assert_eq!(text, (i * 3).to_string());
     }
     assert_eq!(place.list()[0]["clones_made"].as_u64(), Some(count.into()));

@@ -8,6 +8,7 @@ mod call;
 mod children;
 mod ends;
 mod launcher;
+mod measured;
 mod names;
 mod place;
 mod plain;

@@ -1,12 +1,12 @@
 //! Names, and programs that can't be templates.
 
-use crate::place::{FalseTemplate, Place, line, state, stderr, stdout, until};
+use crate::place::{FalseTemplate, Place, assert_says, both, line, state, stderr, stdout, until};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn bash_completes_names_and_options() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let command = place.flashfork(&[]);
     let directory = std::path::Path::new(command.get_program()).parent().unwrap().display().to_string();
     let path = format!("{directory}:{}", std::env::var("PATH").unwrap());
@@ -19,7 +19,7 @@ fn bash_completes_names_and_options() {
         let mut bash = std::process::Command::new("bash");
         bash.env("PATH", &path).env("XDG_RUNTIME_DIR", place.path()).args(["-c", COMPLETE, "flashfork"]).args(words);
         let output = bash.output().unwrap();
-        assert_eq!((stdout(&output), stderr(&output)), (offered, ""), "{words:?}");
+        assert_eq!(both(&output), (offered, ""), "{words:?}");
     }
 }
 
@@ -31,10 +31,9 @@ printf '%s ' "${COMPREPLY[@]}""#;
 
 #[test]
 fn a_name_that_is_taken_is_told_and_nothing_is_started() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let again = place.run(&["warm", "t", "--", "sh", "-c", "echo started"]);
-    assert!(line(&again).contains("there is a template t"), "{}", line(&again));
+    assert_says(line(&again), "there is a template t");
     assert_eq!(stdout(&again), "");
     assert_eq!(place.list().len(), 1);
 }
@@ -43,7 +42,7 @@ fn a_name_that_is_taken_is_told_and_nothing_is_started() {
 fn unknown_names_are_told_and_need_no_removing() {
     let place = Place::new();
     let output = place.run(&["clone", "nobody"]);
-    assert!(line(&output).contains("there is no template nobody"), "{}", line(&output));
+    assert_says(line(&output), "there is no template nobody");
     let removed = place.run(&["rm", "nobody", "nobody"]);
     assert_eq!((removed.status.code(), stdout(&removed)), (Some(0), &*"there is no template nobody\n".repeat(2)));
     assert!(place.list().is_empty());
@@ -56,16 +55,14 @@ fn unknown_names_are_told_and_need_no_removing() {
 
 #[test]
 fn what_is_no_socket_is_never_removed() {
-    let place = Place::new();
-    place.warm_shell();
-    let file = place.path().join("flashfork/templates/notes");
-    std::fs::write(&file, "mine").unwrap();
+    let place = Place::with_shell();
+    let file = place.file("flashfork/templates/notes", "mine");
     assert_eq!(place.list().len(), 1);
     for command in [&["clone", "notes"][..], &["rm", "notes"], &["warm", "notes", "--", "sh"]] {
         let output = place.run(command);
-        assert!(line(&output).contains("it is not a socket"), "{}", line(&output));
+        assert_says(line(&output), "it is not a socket");
     }
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 }
 
 #[test]
@@ -78,7 +75,7 @@ fn programs_the_shim_can_not_get_into_are_refused_before_they_run() {
         ("no-such-program", "not found in PATH"),
     ] {
         let output = place.run(&["warm", "t", "--", command]);
-        assert!(line(&output).contains(why), "{}", line(&output));
+        assert_says(line(&output), why);
     }
     assert!(place.list().is_empty());
 }
@@ -106,9 +103,9 @@ fn a_program_that_ends_before_it_is_ready_is_told() {
     ];
     for (program, how) in ways {
         let output = place.run(&["warm", "t", "--", program.to_str().unwrap()]);
-        assert!(line(&output).contains(how), "{}", line(&output));
+        assert_says(line(&output), how);
     }
-    assert_eq!(std::fs::read_dir(place.path().join("flashfork/templates")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(place.at("flashfork/templates")).unwrap().count(), 0);
 }
 
 const THREAD: &str = r#"
@@ -148,9 +145,9 @@ fn a_setgid_program_is_refused() {
     if std::os::unix::fs::chown(&program, None, Some(65534)).is_err() {
         return;
     }
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o2755)).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o2755)).unwrap();
     let output = place.run(&["warm", "t", "--", program.to_str().unwrap()]);
-    assert!(line(&output).contains("it is setgid"), "{}", line(&output));
+    assert_says(line(&output), "it is setgid");
 }
 
 /// A name that is found dead may be taken by the time it is to be removed: all who remove and give names take turns.
@@ -158,26 +155,26 @@ fn a_setgid_program_is_refused() {
 fn a_name_that_was_taken_meanwhile_is_not_removed() {
     use nix::fcntl::{Flock, FlockArg};
     let place = Place::new();
-    let path = place.path().join("flashfork/templates/t");
+    let path = place.at("flashfork/templates/t");
     for arguments in [&["rm", "t"][..], &["clone", "t"], &["ls"], &["warm", "t", "--", "sh"]] {
         let dead = FalseTemplate::new(&place, "t");
         // Its socket is closed, its name stays.
         let kept = path.with_extension("kept");
-        std::fs::rename(&path, &kept).unwrap();
-        std::fs::write(&path, "").unwrap();
+        fs::rename(&path, &kept).unwrap();
+        fs::write(&path, "").unwrap();
         drop(dead);
-        std::fs::rename(&kept, &path).unwrap();
-        let lock = Flock::lock(std::fs::File::open(path.parent().unwrap()).unwrap(), FlockArg::LockExclusive).unwrap();
+        fs::rename(&kept, &path).unwrap();
+        let lock = Flock::lock(fs::File::open(path.parent().unwrap()).unwrap(), FlockArg::LockExclusive).unwrap();
         let mut command = place.flashfork(arguments);
         let command =
             command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
         until("it waits for its turn", || {
-            let open = std::fs::read_dir(format!("/proc/{}/fd", command.id())).unwrap();
-            let open = open.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+            let open = fs::read_dir(format!("/proc/{}/fd", command.id())).unwrap();
+            let open = open.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
             // Once to look, once to lock.
             open.filter(|target| Some(&**target) == path.parent()).count() == 2
         });
-        std::fs::remove_file(&path).unwrap();
+        fs::remove_file(&path).unwrap();
         let alive = FalseTemplate::at(&path);
         drop(lock);
         if arguments[0] == "clone" {
@@ -198,25 +195,25 @@ fn threads_that_stop_for_a_fork_are_no_hindrance() {
     let place = Place::new();
     let program = place.program_with("threads", THREAD, &["-DSTOPS=1"]);
     place.warm(&[program.to_str().unwrap()]);
-    assert_eq!(stdout(&place.run(&["clone", "t"])), "ran\n");
+    assert_eq!(stdout(&place.cloned()), "ran\n");
 }
 
 #[test]
 fn a_directory_that_others_could_look_into_is_refused() {
     let place = Place::new();
-    let directory = place.path().join("flashfork/templates");
-    std::fs::create_dir_all(&directory).unwrap();
-    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o750)).unwrap();
+    let directory = place.at("flashfork/templates");
+    fs::create_dir_all(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o750)).unwrap();
     let output = place.run(&["warm", "t", "--", "sh"]);
-    assert!(line(&output).contains("others may look into it"), "{}", line(&output));
-    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700)).unwrap();
+    assert_says(line(&output), "others may look into it");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 #[test]
 fn a_long_path_to_the_names_is_no_hindrance() {
     let place = Place::new();
-    let long = place.path().join("x".repeat(200));
-    std::fs::create_dir(&long).unwrap();
+    let long = place.at("x".repeat(200));
+    fs::create_dir(&long).unwrap();
     let name = "n".repeat(64);
     let run = |arguments: &[&str]| place.flashfork(arguments).env("XDG_RUNTIME_DIR", &long).output().unwrap();
     assert!(run(&["warm", &name, "--", "sh"]).status.success());
@@ -230,9 +227,8 @@ fn a_long_path_to_the_names_is_no_hindrance() {
 fn nonsense_on_the_socket_does_no_harm() {
     use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send, socket};
     use std::os::fd::AsRawFd;
-    let place = Place::new();
-    place.warm_shell();
-    let address = UnixAddr::new(&place.path().join("flashfork/templates/t")).unwrap();
+    let place = Place::with_shell();
+    let address = UnixAddr::new(&place.at("flashfork/templates/t")).unwrap();
     for bytes in [&[0u8; 1][..], &[0xff; 24], &[1, 0, 0, 0, 0, 0, 0, 0], &[7; 4000]] {
         let end = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
         connect(end.as_raw_fd(), &address).unwrap();

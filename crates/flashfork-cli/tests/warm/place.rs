@@ -3,13 +3,11 @@
 use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, socket,
 };
-use std::fs::DirBuilder;
+use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Once;
+use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt, os::unix::process::CommandExt, sync::Once};
 
 #[path = "../../../flashfork-templates/tests/common/process.rs"]
 mod process;
@@ -49,8 +47,26 @@ impl Place {
         Place(tempfile::tempdir().unwrap())
     }
 
+    pub fn with_shell() -> Place {
+        let place = Place::new();
+        place.warm_shell();
+        place
+    }
+
     pub fn path(&self) -> &Path {
         self.0.path()
+    }
+
+    /// Where something of this name lies here.
+    pub fn at(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Writes a file.
+    pub fn file(&self, name: impl AsRef<Path>, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.at(name);
+        fs::write(&path, text).unwrap();
+        path
     }
 
     /// The command, with the names of this place.
@@ -65,14 +81,26 @@ impl Place {
         self.flashfork(arguments).output().unwrap()
     }
 
+    /// What came of a clone of `t`.
+    pub fn cloned(&self) -> Output {
+        self.run(&["clone", "t"])
+    }
+
+    /// A shell outside of any template.
+    pub fn sh(&self, script: &str) -> Command {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", script]).env("XDG_RUNTIME_DIR", self.path());
+        sh
+    }
+
     /// Compiles a C program.
     pub fn program(&self, name: &str, source: &str) -> PathBuf {
         self.program_with(name, source, &[])
     }
 
     pub fn program_with(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
-        let (text, program) = (self.path().join(format!("{name}.c")), self.path().join(name));
-        std::fs::write(&text, source).unwrap();
+        let (text, program) = (self.at(format!("{name}.c")), self.at(name));
+        fs::write(&text, source).unwrap();
         let mut cc = Command::new("cc");
         assert!(cc.args(["-O1", "-pthread", "-o"]).arg(&program).arg(&text).args(flags).status().unwrap().success());
         program
@@ -95,7 +123,6 @@ impl Place {
         self.flashfork(&["clone", "t", "-c", script])
     }
 
-    /// The shim.
     pub fn shim(&self) -> PathBuf {
         exe().with_file_name("libflashfork_preload.so")
     }
@@ -133,7 +160,7 @@ pub struct FalseTemplate {
 impl FalseTemplate {
     pub fn new(place: &Place, name: &str) -> FalseTemplate {
         // As `warm` makes it.
-        let directory = place.path().join("flashfork/templates");
+        let directory = place.at("flashfork/templates");
         DirBuilder::new().recursive(true).mode(0o700).create(&directory).unwrap();
         FalseTemplate::at(&directory.join(name))
     }
@@ -165,17 +192,17 @@ impl FalseTemplate {
 
 impl Drop for FalseTemplate {
     fn drop(&mut self) {
-        std::fs::remove_file(&self.path).unwrap();
+        fs::remove_file(&self.path).unwrap();
     }
 }
 
 /// Processes that live and were started in this place, of programs whose name begins so.
 pub fn pids(place: &Place, name: &str) -> Vec<i32> {
     let mark = format!("XDG_RUNTIME_DIR={}", place.path().display());
-    let all = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
+    let all = fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
     let ours = all.filter(|pid| {
-        let variables = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         comm.starts_with(name) && variables.split(|b| *b == 0).any(|v| v == mark.as_bytes()) && state(*pid).is_some()
     });
     ours.collect()
@@ -183,6 +210,13 @@ pub fn pids(place: &Place, name: &str) -> Vec<i32> {
 
 fn exe() -> &'static Path {
     Path::new(flashfork())
+}
+
+/// What came of a command that has to succeed.
+#[track_caller]
+pub fn good(output: Output) -> Output {
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
 }
 
 pub fn stdout(output: &Output) -> &str {
@@ -193,11 +227,26 @@ pub fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
+/// The exit status, and what was written.
+pub fn outcome(output: &Output) -> (Option<i32>, String, String) {
+    (output.status.code(), stdout(output).to_owned(), stderr(output).to_owned())
+}
+
+pub fn both(output: &Output) -> (&str, &str) {
+    (stdout(output), stderr(output))
+}
+
 /// The one line of a failure.
 pub fn line(output: &Output) -> &str {
     let text = stderr(output);
     assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{text}");
     text.trim_end()
+}
+
+/// That something was said, which is shown otherwise.
+#[track_caller]
+pub fn assert_says(said: &str, what: &str) {
+    assert!(said.contains(what), "{said}");
 }
 
 pub fn signal(child: &Child, signal: i32) {

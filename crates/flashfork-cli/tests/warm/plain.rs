@@ -1,7 +1,7 @@
 //! A clone does what its program does when it is started anew, also where it was made ahead, and where its end could be
 //! told early.
 
-use crate::place::{Place, kill, state, stderr, stdout, until};
+use crate::place::{Place, assert_says, flashfork, good, kill, state, stderr, stdout, until};
 use std::process::{Command, Output, Stdio};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -85,8 +85,7 @@ int main(int argc, char **argv) { printf("%d %s\n", code, argv[1]); return 0; }
 
 #[test]
 fn signals_to_a_clone_that_waits_do_not_reach_the_next_callers_program() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     for sent in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1] {
         kill(place.ahead(), sent);
         prints(&place.shell("echo here").output().unwrap(), "here\n");
@@ -96,7 +95,7 @@ fn signals_to_a_clone_that_waits_do_not_reach_the_next_callers_program() {
 #[test]
 fn files_opened_in_the_warm_up_are_flushed_at_the_end() {
     let place = Place::new();
-    let log = place.path().join("log");
+    let log = place.at("log");
     let code = format!("import sys; sys.log = open({log:?}, 'a'); sys.log.write('warm ')");
     place.warm(&[PYTHON, "-c", &code]);
     for word in ["one", "two"] {
@@ -109,7 +108,7 @@ fn files_opened_in_the_warm_up_are_flushed_at_the_end() {
 fn a_warm_up_that_ends_itself_ends_as_in_python_itself() {
     let place = Place::new();
     for code in ["sys.exit(5)", "raise SystemExit('bad')", "import nosuch"] {
-        let file = place.path().join("file");
+        let file = place.at("file");
         let code = format!(
             "import sys, os, atexit\natexit.register(print, 'at exit')\nf = open({file:?}, 'w'); f.write('kept')\nprint('out')\n{code}"
         );
@@ -119,7 +118,7 @@ fn a_warm_up_that_ends_itself_ends_as_in_python_itself() {
         assert_eq!(stdout(&warm), stdout(&cold));
         let told = stderr(&warm).strip_prefix(stderr(&cold)).unwrap_or_else(|| panic!("{}", stderr(&warm)));
         assert_eq!(told.lines().count(), 1, "{told}");
-        assert!(told.contains(&format!("exit status {} before", cold.status.code().unwrap())), "{told}");
+        assert_says(told, &format!("exit status {} before", cold.status.code().unwrap()));
     }
 }
 
@@ -148,8 +147,7 @@ sys.exit(3)"
 #[test]
 fn a_lock_that_a_mapping_keeps_is_free_when_the_command_has_ended() {
     let place = warmed("import fcntl, mmap");
-    let path = place.path().join("locked");
-    std::fs::write(&path, [0; 4096]).unwrap();
+    let path = place.file("locked", [0; 4096]);
     // The mapping of a file that was locked keeps it open.
     let code = format!(
         "import ctypes, fcntl, os
@@ -264,7 +262,19 @@ int main(void) {
     );
     place.warm(&[program.to_str().unwrap()]);
     for _ in 0..3 {
-        assert_eq!(place.run(&["clone", "t"]).status.code(), Some(libc::SIGUSR1));
+        assert_eq!(place.cloned().status.code(), Some(libc::SIGUSR1));
+    }
+}
+
+#[test]
+fn a_small_stack_is_enough_for_a_template() {
+    // In KB. Frames are larger where nothing is optimised.
+    let limit = if cfg!(debug_assertions) { "112" } else { "64" };
+    for command in [&["sh"][..], &["env", "sh"]] {
+        let place = Place::new();
+        let mut limited = place.sh("ulimit -s $1; shift; exec \"$0\" warm t -- \"$@\"");
+        good(limited.args([flashfork(), limit]).args(command).output().unwrap());
+        assert_eq!(place.shell("ulimit -s; exit 7").output().unwrap().status.code(), Some(7));
     }
 }
 
@@ -283,8 +293,7 @@ fn the_start_of_a_perl_script_is_its_own() {
 
 #[test]
 fn signals_that_mean_nothing_to_a_template_do_not_end_it() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let pid = place.template_pid();
     for sent in [libc::SIGRTMIN(), libc::SIGUSR1, libc::SIGRTMAX()] {
         kill(pid, sent);

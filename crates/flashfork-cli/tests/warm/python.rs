@@ -1,16 +1,16 @@
 //! Clones of a warmed CPython: Debian's, with the standard library and numpy.
 
-use crate::place::{Place, flashfork, ignoring, line, stderr, stdout};
-use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
+use crate::place::{Place, assert_says, both, flashfork, good, ignoring, line, outcome, stderr, stdout};
+use std::fs;
 use std::process::{Output, Stdio};
+use std::{io::Write, os::unix::process::ExitStatusExt};
 
 const PYTHON: &str = "/usr/bin/python3";
 
 fn warmed(code: &str) -> Place {
     let place = Place::new();
     let output = place.warm(&[PYTHON, "-c", code]);
-    assert!(stdout(&output).contains("ready to run Python"), "{}", stdout(&output));
+    assert_says(stdout(&output), "ready to run Python");
     place
 }
 
@@ -23,10 +23,6 @@ impl Place {
     fn cold(&self, arguments: &[&str]) -> Output {
         let mut python = std::process::Command::new(PYTHON);
         python.args(arguments).current_dir(self.path()).stdin(Stdio::null()).output().unwrap()
-    }
-
-    fn script(&self, name: &str, text: &str) {
-        std::fs::write(self.path().join(name), text).unwrap();
     }
 }
 
@@ -72,14 +68,14 @@ os.system('env | grep -E \"^(LC_|LANG)\" | sort')";
 fn dashes_may_stand_before_a_clones_arguments() {
     let place = warmed("");
     let said = place.python(&["--", "-c", "import sys; print(sys.argv)", "--", "x"]);
-    assert_eq!((stdout(&said), stderr(&said)), ("['-c', '--', 'x']\n", ""));
+    assert_eq!(both(&said), ("['-c', '--', 'x']\n", ""));
 }
 
 #[test]
 fn a_script_runs_as_in_python_itself() {
     let place = warmed("import json, random, threading, logging");
-    place.script("other.py", "value = 5\nkept = open('kept', 'w')\nkept.write('by a module')\n");
-    place.script(
+    place.file("other.py", "value = 5\nkept = open('kept', 'w')\nkept.write('by a module')\n");
+    place.file(
         "show.py",
         "import sys, os, json, other, atexit, io, threading, time
 print(sys.argv, sys.path[0], __name__, __file__, __spec__, __package__, type(__loader__).__name__)
@@ -110,9 +106,9 @@ if len(sys.argv) > 2: exec(sys.argv[2])
     ] {
         same(&place, &[&["show.py"], rest].concat());
         for file in ["kept", "in-main", "in-a-list", "in-sys"] {
-            let path = place.path().join(file);
-            assert!(!std::fs::read(&path).unwrap().is_empty(), "{file} is written though nobody closed it");
-            std::fs::remove_file(path).unwrap();
+            let path = place.at(file);
+            assert!(!fs::read(&path).unwrap().is_empty(), "{file} is written though nobody closed it");
+            fs::remove_file(path).unwrap();
         }
     }
 }
@@ -120,10 +116,10 @@ if len(sys.argv) > 2: exec(sys.argv[2])
 #[test]
 fn every_way_to_name_a_program_works() {
     let place = warmed("import runpy");
-    std::fs::create_dir(place.path().join("package")).unwrap();
-    place.script("package/__main__.py", "import sys; print(sys.argv, __name__, __spec__ and __spec__.name)");
-    place.script("syntax.py", "print(1\n");
-    place.script("encoded.py", "# -*- coding: latin-1 -*-\nprint('\u{e9}')\n");
+    fs::create_dir(place.at("package")).unwrap();
+    place.file("package/__main__.py", "import sys; print(sys.argv, __name__, __spec__ and __spec__.name)");
+    place.file("syntax.py", "print(1\n");
+    place.file("encoded.py", "# -*- coding: latin-1 -*-\nprint('\u{e9}')\n");
     for arguments in [
         &["-c", "import sys; print(sys.argv, __name__, repr(sys.path[0]))", "a", "-b"][..],
         &["-cprint(1)"],
@@ -164,7 +160,7 @@ fn full_and_closed_outputs_are_as_in_python_itself() {
     let run = |script: &str| {
         let mut sh = std::process::Command::new("bash");
         let output = sh.args(["-c", script]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
-        (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
+        outcome(&output)
     };
     for script in [
         "@ -c 'print(1)' > /dev/full",
@@ -215,14 +211,13 @@ print(subprocess.run('echo $ONE $TWO $WARMED', shell=True, capture_output=True, 
 #[test]
 fn a_working_directory_that_is_gone_is_as_in_python_itself() {
     let place = warmed("x: int = 1");
-    place.script("show.py", "import sys\nprint(sys.argv, sys.path[0], __file__)\ny: str\nprint(__annotations__)\n");
-    let script = place.path().join("show.py");
+    place.file("show.py", "import sys\nprint(sys.argv, sys.path[0], __file__)\ny: str\nprint(__annotations__)\n");
+    let script = place.at("show.py");
     let clone = format!("{} clone t", flashfork());
     let run = |words: &str| {
         let line = format!("mkdir {0}/gone && cd {0}/gone && rmdir {0}/gone && exec {words}", place.path().display());
-        let mut sh = std::process::Command::new("sh");
-        let output = sh.args(["-c", &line]).env("XDG_RUNTIME_DIR", place.path()).stdin(Stdio::null()).output().unwrap();
-        (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
+        let output = place.sh(&line).stdin(Stdio::null()).output().unwrap();
+        outcome(&output)
     };
     for words in [
         &format!("@ {} a", script.display())[..],
@@ -239,7 +234,7 @@ fn a_working_directory_that_is_gone_is_as_in_python_itself() {
 #[test]
 fn a_clone_may_fork_and_start_threads_of_its_own() {
     let place = warmed("import multiprocessing, concurrent.futures");
-    place.script(
+    place.file(
         "work.py",
         "import concurrent.futures as c, os, sys
 def square(x): return x * x
@@ -257,8 +252,8 @@ if __name__ == '__main__':
 #[test]
 fn a_script_can_be_the_warm_up_and_a_failed_one_is_told() {
     let place = Place::new();
-    place.script("warm.py", "import sys, json; print(__name__, sys.argv[1:], sys.path[0] != '')\n");
-    let script = place.path().join("warm.py");
+    place.file("warm.py", "import sys, json; print(__name__, sys.argv[1:], sys.path[0] != '')\n");
+    let script = place.at("warm.py");
     let output = place.warm(&[PYTHON, "-I", script.to_str().unwrap(), "x"]);
     assert!(stdout(&output).starts_with("__main__ ['x'] True\n"), "{}", stdout(&output));
     assert_eq!(
@@ -273,7 +268,7 @@ fn a_script_can_be_the_warm_up_and_a_failed_one_is_told() {
     );
     let threads = "import threading, time; threading.Thread(target=time.sleep, args=[1000], daemon=True).start()";
     let refused = place.run(&["warm", "u", "--", PYTHON, "-c", threads]);
-    assert!(line(&refused).contains("it has other threads"), "{}", line(&refused));
+    assert_says(line(&refused), "it has other threads");
     assert_eq!(place.list().len(), 1);
 }
 
@@ -294,13 +289,13 @@ fn an_interrupt_is_a_keyboard_interrupt() {
 fn a_script_without_standard_output_writes_what_it_holds() {
     let place = Place::new();
     place.warm(&["/usr/bin/python3", "-c", "import sys"]);
-    let out = place.path().join("out");
+    let out = place.at("out");
     let script = format!(
         "import sys\nf = [open({out:?}, 'w')]\nf.append(f)\nf[0].write('held')\nsys.held = f\ndel sys.stdout\n"
     );
     let output = place.run(&["clone", "t", "-c", &script]);
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
-    assert_eq!(std::fs::read_to_string(out).unwrap(), "held");
+    assert_eq!(fs::read_to_string(out).unwrap(), "held");
 }
 
 /// A script that shows what Python takes the signals' handlers for, and what becomes of one that is restored.
@@ -319,10 +314,10 @@ print('alive')
 #[test]
 fn signals_that_the_caller_ignores_are_seen_as_in_python_itself() {
     let place = warmed("import signal; signal.signal(signal.SIGUSR2, print)");
-    place.script("handlers.py", HANDLERS);
+    place.file("handlers.py", HANDLERS);
     let output = |command, all| {
         let output = ignoring(command, all).current_dir(place.path()).output().unwrap();
-        (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
+        outcome(&output)
     };
     let sets: [&'static [i32]; 3] =
         [&[], &[libc::SIGHUP], &[libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2]];
@@ -344,7 +339,7 @@ fn signals_that_the_caller_ignores_are_seen_as_in_python_itself() {
 #[test]
 fn the_key_of_multiprocessing_is_a_clone_s_own() {
     let place = warmed("import multiprocessing");
-    place.script(
+    place.file(
         "key.py",
         "import multiprocessing as m
 def child(queue): queue.put(bytes(m.current_process().authkey))
@@ -375,8 +370,8 @@ fn a_zip_file_or_directory_named_by_a_relative_path_works_after_chdir() {
         ),
         ("later.py", "value = 7\n"),
     ];
-    std::fs::create_dir(place.path().join("app")).unwrap();
-    files.iter().for_each(|(name, text)| place.script(&format!("app/{name}"), text));
+    fs::create_dir(place.at("app")).unwrap();
+    files.iter().for_each(|(name, text)| drop(place.file(format!("app/{name}"), text)));
     let zip = std::process::Command::new(PYTHON)
         .args(["-m", "zipapp", "app", "-o", "app.zip"])
         .current_dir(place.path())
@@ -390,13 +385,13 @@ fn a_zip_file_or_directory_named_by_a_relative_path_works_after_chdir() {
 #[test]
 fn a_script_s_own_module_that_a_warmed_one_shadows_is_told_in_one_line() {
     let place = warmed("import fractions, json");
-    std::fs::create_dir_all(place.path().join("json")).unwrap();
-    place.script("show.py", "import fractions, os; print(hasattr(fractions, 'mine'), hasattr(os, 'mine'))");
+    fs::create_dir_all(place.at("json")).unwrap();
+    place.file("show.py", "import fractions, os; print(hasattr(fractions, 'mine'), hasattr(os, 'mine'))");
     // Python doesn't import these from here either: it has them from its start on, or they are no modules.
-    place.script("os.py", "mine = 1");
-    place.script("fractions.txt", "");
+    place.file("os.py", "mine = 1");
+    place.file("fractions.txt", "");
     same(&place, &["show.py"]);
-    place.script("fractions.py", "mine = 1");
+    place.file("fractions.py", "mine = 1");
     let shadowed = place.python(&["show.py"]);
     let said = stderr(&shadowed);
     assert_eq!(
@@ -404,7 +399,7 @@ fn a_script_s_own_module_that_a_warmed_one_shadows_is_told_in_one_line() {
         ("False False\n", 1, "True False\n")
     );
     assert!(said.contains("fractions.py") && said.contains("warm without fractions"), "{said}");
-    place.script("json/__init__.py", "");
+    place.file("json/__init__.py", "");
     assert_eq!(stderr(&place.python(&["-c", "0"])).lines().count(), 2);
 }
 
@@ -421,8 +416,8 @@ fn what_an_exit_is_given_is_said_as_in_python_itself() {
 #[test]
 fn tracebacks_of_modules_directories_and_zip_files_have_no_line_more() {
     let place = warmed("import runpy, zipimport");
-    std::fs::create_dir(place.path().join("app")).unwrap();
-    place.script("app/__main__.py", "def f(): 1 / 0\nf()\n");
+    fs::create_dir(place.at("app")).unwrap();
+    place.file("app/__main__.py", "def f(): 1 / 0\nf()\n");
     let zip = std::process::Command::new(PYTHON)
         .args(["-c", "import zipfile; zipfile.ZipFile('app.zip', 'w').write('app/__main__.py', '__main__.py')"])
         .current_dir(place.path())
@@ -436,9 +431,9 @@ fn tracebacks_of_modules_directories_and_zip_files_have_no_line_more() {
 #[test]
 fn the_working_directory_can_be_the_program() {
     let place = warmed("import runpy");
-    place.script("__main__.py", "import sys; print(__file__, sys.path[0], sys.argv)");
-    std::fs::create_dir(place.path().join("app")).unwrap();
-    place.script("app/__main__.py", "import sys; print(__file__, sys.path[0], sys.argv)");
+    place.file("__main__.py", "import sys; print(__file__, sys.path[0], sys.argv)");
+    fs::create_dir(place.at("app")).unwrap();
+    place.file("app/__main__.py", "import sys; print(__file__, sys.path[0], sys.argv)");
     for name in [".", "", "./", "app/", "./app", "app/..", "./nowhere", "__main__.py/"] {
         same(&place, &[name]);
     }
@@ -467,7 +462,7 @@ f()"
         );
         same(&place, &["-c", &code]);
     }
-    place.script("st.py", "import sys\ndef trace(*_): raise ValueError\nsys.settrace(trace)\nsys.exit('message')\n");
+    place.file("st.py", "import sys\ndef trace(*_): raise ValueError\nsys.settrace(trace)\nsys.exit('message')\n");
     same(&place, &["st.py"]);
 }
 
@@ -481,7 +476,7 @@ fn what_is_done_at_exit_has_no_frame_below() {
     // A script that has ended has no file any more.
     let file = "import atexit\natexit.register(lambda: print('__file__' in globals()))\n";
     for (name, end) in [("ends.py", ""), ("fails.py", "1 / 0"), ("exits.py", "raise SystemExit")] {
-        place.script(name, &format!("{file}{end}"));
+        place.file(name, format!("{file}{end}"));
         same(&place, &[name]);
     }
 }
@@ -491,9 +486,9 @@ fn what_is_done_at_exit_has_no_frame_below() {
 fn a_script_is_read_as_python_itself_reads_it() {
     let place = warmed("");
     let compile = "import py_compile; print(py_compile.compile('good.py', 'good.pyc'))";
-    place.script("good.py", "print(__file__, __loader__.__class__, __cached__)");
+    place.file("good.py", "print(__file__, __loader__.__class__, __cached__)");
     assert!(place.cold(&["-c", compile]).status.success());
-    let compiled = std::fs::read(place.path().join("good.pyc")).unwrap();
+    let compiled = fs::read(place.at("good.pyc")).unwrap();
     let files: [(&str, &[u8]); 11] = [
         ("nul.py", b"print(1)\0print(2)\n"),
         ("latin.py", b"print(1)\nx = '\xe9'\n"),
@@ -508,7 +503,7 @@ fn a_script_is_read_as_python_itself_reads_it() {
         ("text.pyc", b"print(1), print(2)\n"),
     ];
     for (name, data) in files {
-        std::fs::write(place.path().join(name), data).unwrap();
+        place.file(name, data);
         same(&place, &[name]);
     }
     same(&place, &["good.pyc"]);
@@ -516,9 +511,7 @@ fn a_script_is_read_as_python_itself_reads_it() {
     let clone = format!("{} clone t", flashfork());
     for script in ["cat good.py | @ /dev/stdin", "mkfifo p$$; cat good.py > p$$ & @ p$$ | sed 's/p[0-9]*,/p/'"] {
         let run = |words: &str| {
-            let mut sh = std::process::Command::new("sh");
-            let output = sh.args(["-c", words]).current_dir(place.path()).env("XDG_RUNTIME_DIR", place.path()).output();
-            let output = output.unwrap();
+            let output = place.sh(words).current_dir(place.path()).output().unwrap();
             let said = stdout(&output).split_once(' ').unwrap().1.to_owned();
             (output.status.code(), said, stderr(&output).to_owned())
         };
@@ -541,7 +534,7 @@ print('text')
 ";
     let ends = [("own.py", ""), ("exits.py", "sys.exit(3)"), ("err.py", "sys.stderr = sys.stdout")];
     for (name, end) in ends {
-        place.script(name, &format!("{own}{end}\n"));
+        place.file(name, format!("{own}{end}\n"));
         for mark in ["", "!"] {
             same(&place, &[name, mark]);
         }
@@ -553,9 +546,8 @@ print('text')
 fn an_interactive_clone_says_what_it_is() {
     let place = warmed("");
     let run = |words: &str| {
-        let mut sh = std::process::Command::new("sh");
         let line = format!("echo 1+1 | script -qec '{words}' /dev/null");
-        let output = sh.args(["-c", &line]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
+        let output = place.sh(&line).output().unwrap();
         (output.status.code(), stdout(&output).lines().filter(|l| !l.contains("1+1")).collect::<Vec<_>>().join("\n"))
     };
     let clone = format!("{} clone t", flashfork());
@@ -568,7 +560,7 @@ fn an_interactive_clone_says_what_it_is() {
 #[test]
 fn modules_that_were_warmed_find_the_programs_main() {
     let place = warmed("import multiprocessing, rlcompleter, json; json.kept = __import__('__main__')");
-    place.script(
+    place.file(
         "spawn.py",
         "import multiprocessing
 class Doubled:
@@ -581,7 +573,7 @@ if __name__ == '__main__':
 ",
     );
     same(&place, &["spawn.py"]);
-    place.script(
+    place.file(
         "kept.py",
         "import json, rlcompleter, sys
 class Told:
@@ -610,8 +602,7 @@ fn options_that_clones_could_not_follow_are_refused() {
 #[test]
 fn streams_without_buffers_say_so_as_in_python_itself() {
     let place = Place::new();
-    let warm = place.run(&["warm", "t", "--", PYTHON, "-u", "-c", "1"]);
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    good(place.run(&["warm", "t", "--", PYTHON, "-u", "-c", "1"]));
     let code = "import sys; print([s.write_through for s in (sys.stdin, sys.stdout, sys.stderr)])";
     assert_eq!(stdout(&place.python(&["-c", code])), stdout(&place.cold(&["-u", "-c", code])));
 }
@@ -627,7 +618,7 @@ fn variables_that_python_has_read_already_are_told_in_one_line() {
             clone.env("PYTHONWARNINGS", value).env("PYTHONPATH", path).output().unwrap()
         };
         let same = clone("ignore", "");
-        assert_eq!((stdout(&same), stderr(&same)), ("1\n", ""));
+        assert_eq!(both(&same), ("1\n", ""));
         let other = clone("error", "/nowhere");
         let said = stderr(&other);
         assert_eq!(
@@ -653,7 +644,7 @@ os.register_at_fork(after_in_child=forget)";
     place.warm(&[PYTHON, "-c", code]);
     for _ in 0..2 {
         let clone = place.run(&["clone", "t", "-c", "import sys; print(type(sys.modules['module']).looked)"]);
-        assert_eq!((stdout(&clone), stderr(&clone)), ("False\n", ""));
+        assert_eq!(both(&clone), ("False\n", ""));
     }
 }
 
@@ -662,16 +653,14 @@ os.register_at_fork(after_in_child=forget)";
 fn copies_of_the_streams_are_the_callers() {
     let place = Place::new();
     let warm = "import builtins, os; builtins.copies = os.dup(1), os.dup(2)";
-    let warmed = place.flashfork(&["warm", "t", "--", PYTHON, "-c", warm]).current_dir(place.path()).output().unwrap();
-    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    good(place.flashfork(&["warm", "t", "--", PYTHON, "-c", warm]).current_dir(place.path()).output().unwrap());
     let clone = place.python(&["-c", "import os; [os.write(fd, b'%d' % i) for i, fd in enumerate(copies[:2])]"]);
-    assert_eq!((stdout(&clone), stderr(&clone)), ("0", "1"));
+    assert_eq!(both(&clone), ("0", "1"));
     // A file of the program's own that it had put in the place of a stream stays.
     let place = Place::new();
     let warm = "import builtins, os; builtins.own = os.open('own', os.O_CREAT | os.O_WRONLY); os.dup2(own, 1)";
-    let warmed = place.flashfork(&["warm", "t", "--", PYTHON, "-c", warm]).current_dir(place.path()).output().unwrap();
-    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    good(place.flashfork(&["warm", "t", "--", PYTHON, "-c", warm]).current_dir(place.path()).output().unwrap());
     let clone = place.python(&["-c", "import os; os.write(own, b'kept'); print('out')"]);
-    assert_eq!((stdout(&clone), stderr(&clone)), ("out\n", ""));
-    assert_eq!(std::fs::read_to_string(place.path().join("own")).unwrap(), "kept");
+    assert_eq!(both(&clone), ("out\n", ""));
+    assert_eq!(fs::read_to_string(place.at("own")).unwrap(), "kept");
 }

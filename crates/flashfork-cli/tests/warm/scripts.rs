@@ -1,9 +1,9 @@
 //! Clones of a warmed Perl and Ruby, beside what the interpreters make of the same.
 
-use crate::place::{Place, flashfork, ignoring, line, stderr, stdout};
-use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
+use crate::place::{Place, assert_says, both, flashfork, ignoring, line, outcome, stderr, stdout};
+use std::fs;
 use std::process::{Output, Stdio};
+use std::{io::Write, os::unix::process::ExitStatusExt};
 
 /// The same in a clone and in the interpreter started anew.
 fn same(place: &Place, interpreter: &str, arguments: &[&str]) {
@@ -18,10 +18,10 @@ fn same(place: &Place, interpreter: &str, arguments: &[&str]) {
 /// The same with streams that a shell has led elsewhere or closed.
 fn same_with(place: &Place, interpreter: &str, streams: &str, arguments: &[&str]) {
     let run = |program: &[&str]| {
-        let mut sh = ignoring(std::process::Command::new("sh"), &[]);
-        sh.args(["-c", &format!("\"$@\" {streams}"), "sh"]).args(program).args(arguments);
-        let output = sh.env("XDG_RUNTIME_DIR", place.path()).current_dir(place.path()).output().unwrap();
-        (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
+        let mut sh = ignoring(place.sh(&format!("\"$@\" {streams}")), &[]);
+        sh.arg("sh").args(program).args(arguments);
+        let output = sh.current_dir(place.path()).output().unwrap();
+        outcome(&output)
     };
     let clone = run(&[flashfork(), "clone", "t"]);
     assert_eq!(clone, run(&[interpreter]), "{streams} {arguments:?}");
@@ -60,8 +60,8 @@ fn perl_runs_a_program_as_ever() {
     let place = Place::new();
     let warmed = place.warm(&[PERL, "-MPOSIX", "-MData::Dumper", "-e", "print \"warm\\n\"; # once\nour $kept = rand;"]);
     assert!(stdout(&warmed).starts_with("warm\nt is ready to run Perl"), "{}", stdout(&warmed));
-    std::fs::write(
-        place.path().join("show.pl"),
+    fs::write(
+        place.at("show.pl"),
         "#!/usr/bin/perl -w
 use strict; use POSIX;
 print \"$0 @ARGV \", __FILE__, ' ', __LINE__, \" $ENV{ONE} \", defined caller() ? 'called' : 'top', \"\\n\";
@@ -112,12 +112,10 @@ fn perl_keeps_the_layers_of_its_streams() {
     let code = "print PerlIO::get_layers(STDIN), PerlIO::get_layers(STDOUT), length <STDIN>, chr 8364";
     for option in ["-CS", "-C0", "-Mopen=:std,:encoding(UTF-8)"] {
         place.warm(&[PERL, option, "-e", "1"]);
-        let mut cold = std::process::Command::new("sh");
-        cold.args(["-c", "echo é | \"$@\"", "sh", PERL, option, "-e", code]);
-        let mut clone = std::process::Command::new("sh");
-        let flashfork = flashfork();
-        clone.args(["-c", "echo é | \"$@\"", "sh", flashfork, "clone", "t", "-e", code]);
-        let (cold, clone) = (cold.output().unwrap(), clone.env("XDG_RUNTIME_DIR", place.path()).output().unwrap());
+        let [mut cold, mut clone] = [(); 2].map(|()| place.sh("echo é | \"$@\""));
+        cold.args(["sh", PERL, option, "-e", code]);
+        clone.args(["sh", flashfork(), "clone", "t", "-e", code]);
+        let (cold, clone) = (cold.output().unwrap(), clone.output().unwrap());
         assert_eq!(stdout(&clone), stdout(&cold), "{option}");
         place.run(&["rm", "t"]);
     }
@@ -127,8 +125,8 @@ fn perl_keeps_the_layers_of_its_streams() {
 fn perl_names_the_program_and_ends_with_its_status_where_it_does_not_compile() {
     let place = Place::new();
     place.warm(&[PERL, "-e", "1"]);
-    std::fs::write(place.path().join("strict.pl"), "use strict;\nprint 1;\n$undeclared = 5;\n").unwrap();
-    std::fs::write(place.path().join("taint.pl"), "#!/usr/bin/perl -T\nprint 1;\n").unwrap();
+    place.file("strict.pl", "use strict;\nprint 1;\n$undeclared = 5;\n");
+    place.file("taint.pl", "#!/usr/bin/perl -T\nprint 1;\n");
     for arguments in [
         &["strict.pl"][..],
         &["taint.pl"],
@@ -146,7 +144,7 @@ fn perl_names_the_program_and_ends_with_its_status_where_it_does_not_compile() {
 fn perl_runs_a_script_with_a_byte_order_mark_and_refuses_a_directory() {
     let place = Place::new();
     place.warm(&[PERL, "-e", "1"]);
-    std::fs::write(place.path().join("mark.pl"), "\u{feff}print __LINE__, ' ', length('é'), \"\\n\"; die").unwrap();
+    place.file("mark.pl", "\u{feff}print __LINE__, ' ', length('é'), \"\\n\"; die");
     for name in ["mark.pl", ".", "/", "nowhere/script.pl"] {
         same(&place, PERL, &[name]);
     }
@@ -167,10 +165,10 @@ __END__
 one
 two
 ";
-    std::fs::write(place.path().join("places.pl"), places).unwrap();
-    std::fs::write(place.path().join("marked.pl"), format!("\u{feff}{}", places.replace('\n', "\r\n"))).unwrap();
+    place.file("places.pl", places);
+    place.file("marked.pl", format!("\u{feff}{}", places.replace('\n', "\r\n")));
     let wide = "use utf8; package Other; print length \"é\", length scalar <DATA>;\n__DATA__\né\n";
-    std::fs::write(place.path().join("wide.pl"), wide).unwrap();
+    place.file("wide.pl", wide);
     for script in ["places.pl", "marked.pl", "wide.pl"] {
         same(&place, PERL, &[script]);
     }
@@ -182,7 +180,7 @@ print \"on\\n\";
 <STDIN>;
 __DATA__
 ";
-    std::fs::write(place.path().join("lock.pl"), lock).unwrap();
+    place.file("lock.pl", lock);
     let mut first = place.flashfork(&["clone", "t", "lock.pl"]);
     first.current_dir(place.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut first = first.spawn().unwrap();
@@ -209,15 +207,14 @@ fn perl_reads_on_behind_a_program_from_standard_input() {
         "use utf8; print length 'é', length scalar <DATA>;\n__DATA__\né\n",
         "print eof(STDIN), __LINE__; # no line ends here",
     ] {
-        std::fs::write(place.path().join("program"), program).unwrap();
+        place.file("program", program);
         for streams in ["<program", "<<'END OF PROGRAM'\n$(cat program)\nEND OF PROGRAM\n"] {
             same_with(&place, PERL, streams, &[]);
         }
         let piped = |interpreter: &str| {
-            let mut sh = std::process::Command::new("sh");
-            sh.args(["-c", &format!("cat program | {interpreter} - a")]).current_dir(place.path());
-            let output = sh.env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
-            (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
+            let mut sh = place.sh(&format!("cat program | {interpreter} - a"));
+            let output = sh.current_dir(place.path()).output().unwrap();
+            outcome(&output)
         };
         assert_eq!(piped(&format!("{} clone t", flashfork())), piped(PERL), "{program}");
     }
@@ -232,30 +229,29 @@ print <DATA>, tell DATA;
 __END__
 one
 ";
-    std::fs::write(place.path().join("input"), "a:b\nc d\n").unwrap();
+    place.file("input", "a:b\nc d\n");
     let lines = "-s|-ws|-sw|-s -w|-w -s --|-n -s|-w|-W|-X|-n|-p|-ni|-i.bak -p|-a|-an|-F:|-F: -l|-l|-l012 -0777 -n|-00|-g|-t|-T|-wT\
                  |-C|-CS|-c|-wc|-Dx|-x|-e 1|-E|-Mstrict|-mstrict|-S|-U|-v|-I /nowhere/x|-I/nowhere -s|--|-|-z|";
-    let script = place.path().join("first.pl");
+    let script = place.at("first.pl");
     for switches in lines.split('|') {
         for end in ["\n", "\r\n"] {
             let text = format!("#!/usr/bin/perl {switches}{end}{}", body.replace('\n', end));
             for arguments in
                 [&["first.pl"][..], &["first.pl", "input"], &["first.pl", "-x=5", "-y", "--", "-q", "input"]]
             {
-                std::fs::write(&script, &text).unwrap();
+                fs::write(&script, &text).unwrap();
                 // What `-i` writes is another file each time.
-                let again = place.path().join("input");
-                std::fs::write(&again, "a:b\nc d\n").unwrap();
+                place.file("input", "a:b\nc d\n");
                 if !switches.contains('i') || arguments.len() == 1 {
                     same(&place, PERL, arguments);
                 }
             }
         }
     }
-    std::fs::write(&script, "#!/usr/bin/perl -wd\nprint 1;\n").unwrap();
+    fs::write(&script, "#!/usr/bin/perl -wd\nprint 1;\n").unwrap();
     let debugged = place.flashfork(&["clone", "t", "first.pl"]).current_dir(place.path()).output().unwrap();
     assert_eq!((debugged.status.code(), stdout(&debugged), stderr(&debugged).lines().count()), (Some(2), "", 1));
-    assert!(stderr(&debugged).contains("run perl itself"), "{}", stderr(&debugged));
+    assert_says(stderr(&debugged), "run perl itself");
     for other in [
         "#!/bin/sh\necho $0 $1",
         "#!/bin/echo one two\n",
@@ -263,7 +259,7 @@ one
         "#!/bin/sh -- # perl -w\nprint $^W",
         "#!\nprint 1",
     ] {
-        std::fs::write(&script, other).unwrap();
+        fs::write(&script, other).unwrap();
         for arguments in [&["first.pl"][..], &["first.pl", "a b"]] {
             same(&place, PERL, arguments);
         }
@@ -287,10 +283,10 @@ fn perl_takes_several_pieces_of_code_and_no_options() {
     let option = place.run(&["clone", "t", "-e", "print 1", "-w"]);
     assert_eq!((option.status.code(), stdout(&option), stderr(&option).lines().count()), (Some(2), "", 1));
     for name in ["a b.pl", "one\"quote.pl", "it's.pl", "ü.pl", "1", "#x"] {
-        std::fs::write(place.path().join(name), "warn __FILE__, ' ', $0; print +(caller 0)[1] // 'none'; die").unwrap();
+        place.file(name, "warn __FILE__, ' ', $0; print +(caller 0)[1] // 'none'; die");
         same(&place, PERL, &[name]);
     }
-    std::fs::write(place.path().join("\"both \""), "print 1").unwrap();
+    place.file("\"both \"", "print 1");
     let named = place.flashfork(&["clone", "t", "\"both \""]).current_dir(place.path()).output().unwrap();
     assert_eq!((named.status.code(), stdout(&named), stderr(&named).lines().count()), (Some(2), "", 1));
 }
@@ -313,12 +309,12 @@ fn perl_has_source_filters_over_what_it_reads() {
     let place = Place::new();
     place.warm(&[PERL, "-e", "1"]);
     let line = "package Line; use Filter::Util::Call; sub import { filter_add(sub { my $s = filter_read(); s/one/1/g; $s }) } 1;";
-    std::fs::write(place.path().join("Line.pm"), line).unwrap();
+    place.file("Line.pm", line);
     let block = line.replace("Line", "Block").replace("filter_read()", "filter_read(9)");
-    std::fs::write(place.path().join("Block.pm"), block).unwrap();
+    place.file("Block.pm", block);
     for filter in ["Line", "Block"] {
         let program = format!("use lib '.'; use {filter};\nprint 'one', __LINE__; warn;\nprint 'one';\n__END__\none\n");
-        std::fs::write(place.path().join("program"), &program).unwrap();
+        place.file("program", &program);
         same(&place, PERL, &["program"]);
         same(&place, PERL, &["-e", &program]);
         same_with(&place, PERL, "<program", &["-"]);
@@ -328,14 +324,10 @@ fn perl_has_source_filters_over_what_it_reads() {
 #[test]
 fn a_limit_on_the_size_of_files_is_told() {
     let place = Place::new();
-    let limited = |command: &str| {
-        let script = format!("ulimit -f 0; exec {} {command}", flashfork());
-        let mut sh = std::process::Command::new("sh");
-        sh.args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap()
-    };
+    let limited = |command: &str| place.sh(&format!("ulimit -f 0; exec {} {command}", flashfork())).output().unwrap();
     let warmed = limited(&format!("warm t -- {PERL} -e 1"));
     assert_eq!(warmed.status.code(), Some(1));
-    assert!(stderr(&warmed).contains("ulimit -f"), "{}", stderr(&warmed));
+    assert_says(stderr(&warmed), "ulimit -f");
     place.warm(&[PERL, "-e", "1"]);
     let clone = limited("clone t -e 'print 1'");
     assert_eq!((clone.status.code(), stdout(&clone), stderr(&clone)), (Some(0), "1", ""), "a clone holds no copy");
@@ -344,8 +336,7 @@ fn a_limit_on_the_size_of_files_is_told() {
 #[test]
 fn perl_is_warmed_by_a_script_too_and_failures_are_told() {
     let place = Place::new();
-    let script = place.path().join("warm.pl");
-    std::fs::write(&script, "our $kept = 'kept'; 1;").unwrap();
+    let script = place.file("warm.pl", "our $kept = 'kept'; 1;");
     place.warm(&[PERL, script.to_str().unwrap()]);
     assert_eq!(stdout(&place.run(&["clone", "t", "-e", "print $main::kept"])), "kept");
     let failed = place.run(&["warm", "u", "--", PERL, "-e", "die 'no luck'"]);
@@ -363,8 +354,8 @@ fn ruby_runs_a_program_as_ever() {
     let place = Place::new();
     let warmed = place.warm(&[RUBY, "-rjson", "-rsecurerandom", "-e", "puts 'warm'; $kept = rand"]);
     assert!(stdout(&warmed).starts_with("warm\nt is ready to run Ruby"), "{}", stdout(&warmed));
-    std::fs::write(
-        place.path().join("show.rb"),
+    fs::write(
+        place.at("show.rb"),
         "require 'json'
 puts \"#{ARGV} #{$0} #{__FILE__} #{__FILE__ == $0} #{__dir__} #{ENV['ONE']} #{self} #{Thread.new { 5 }.value}\"
 puts JSON.generate([1]), ENV.keys.grep(/LD_PRELOAD|FLASHFORK/), `echo $ONE`, DATA.read, binding.local_variables.inspect
@@ -397,9 +388,9 @@ two
 fn ruby_tells_of_errors_as_ever() {
     let place = Place::new();
     place.warm(&[RUBY, "-e", "nil"]);
-    std::fs::write(place.path().join("syntax.rb"), "puts 1\ndef f(\n").unwrap();
+    place.file("syntax.rb", "puts 1\ndef f(\n");
     let cause = "def f\n  raise 'a'\nrescue\n  raise 'b'\nend\nf\n";
-    std::fs::write(place.path().join("cause.rb"), cause).unwrap();
+    place.file("cause.rb", cause);
     for arguments in [
         &["syntax.rb"][..],
         &["cause.rb"],
@@ -419,7 +410,7 @@ fn ruby_tells_of_errors_as_ever() {
         same(&place, RUBY, arguments);
     }
     same_with(&place, RUBY, "<cause.rb", &["-"]);
-    std::fs::write(place.path().join("data.rb"), "p DATA.lineno, DATA.gets, DATA.lineno\n__END__\none\n").unwrap();
+    place.file("data.rb", "p DATA.lineno, DATA.gets, DATA.lineno\n__END__\none\n");
     same(&place, RUBY, &["data.rb"]);
 }
 
@@ -439,17 +430,16 @@ fn ruby_reads_on_behind_a_program_and_finds_its_end_as_the_parser_does() {
         "DATA.nothing\n__END__\n",
         "p 1 # no line ends here",
     ] {
-        std::fs::write(place.path().join("program"), program).unwrap();
+        place.file("program", program);
         same(&place, RUBY, &["program"]);
         for streams in ["<program", "</dev/null"] {
             same_with(&place, RUBY, streams, &[]);
             same_with(&place, RUBY, streams, &["program", "a"]);
         }
         let piped = |interpreter: &str| {
-            let mut sh = std::process::Command::new("sh");
-            sh.args(["-c", &format!("cat program | {interpreter} - a")]).current_dir(place.path());
-            let output = sh.env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
-            (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
+            let mut sh = place.sh(&format!("cat program | {interpreter} - a"));
+            let output = sh.current_dir(place.path()).output().unwrap();
+            outcome(&output)
         };
         assert_eq!(piped(&format!("{} clone t", flashfork())), piped(RUBY), "{program}");
     }
@@ -459,15 +449,15 @@ fn ruby_reads_on_behind_a_program_and_finds_its_end_as_the_parser_does() {
 fn ruby_does_what_the_first_line_of_a_script_asks_for() {
     let place = Place::new();
     place.warm(&[RUBY, "-e", "nil"]);
-    let script = place.path().join("first.rb");
+    let script = place.at("first.rb");
     for line in ["", " -w", " -W", " -W0", " -W1", " -W2", "\r"] {
         let text =
             format!("#!/usr/bin/ruby{line}\nunused = 1; p $VERBOSE, Warning[:deprecated], __LINE__; warn 'told'\n");
-        std::fs::write(&script, text).unwrap();
+        fs::write(&script, text).unwrap();
         same(&place, RUBY, &["first.rb"]);
     }
     for line in ["#!/usr/bin/ruby -n", "#!/usr/bin/ruby -w -s", "#!/bin/sh"] {
-        std::fs::write(&script, format!("{line}\nputs 1\n")).unwrap();
+        fs::write(&script, format!("{line}\nputs 1\n")).unwrap();
         let refused = place.flashfork(&["clone", "t", "first.rb"]).current_dir(place.path()).output().unwrap();
         let told = (refused.status.code(), stdout(&refused), stderr(&refused).lines().count());
         assert_eq!(told, (Some(2), "", 1), "{}", stderr(&refused));
@@ -491,7 +481,7 @@ puts 'alive'
 ";
     let output = |command: std::process::Command, all, code: &str| {
         let output = ignoring(command, all).args(["-e", code]).output().unwrap();
-        (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
+        outcome(&output)
     };
     let sets: [&'static [i32]; 3] =
         [&[], &[libc::SIGHUP], &[libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2]];
@@ -532,24 +522,24 @@ fn there_is_no_clone_once_libraries_of_perl_and_ruby_or_programs_have_changed() 
     let changed = |place: &Place, file: &str, arguments: &[&str]| {
         let run = || place.run(&[&["clone", "t"], arguments].concat());
         assert_eq!(stderr(&run()), "", "{file}");
-        let path = place.path().join(file);
-        let mut bytes = std::fs::read(&path).unwrap();
+        let path = place.at(file);
+        let mut bytes = fs::read(&path).unwrap();
         bytes.push(b'\n');
         // Another file of that name: a program that runs can't be written to.
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(&path, bytes).unwrap();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let after = run();
         let said = line(&after);
         assert!(said.contains(file) && said.contains("changed since"), "{said}");
         assert_eq!(place.run(&[&["clone", "--fresh", "t"], arguments].concat()).status.code(), Some(0));
     };
     let perl = Place::new();
-    std::fs::write(perl.path().join("Mine.pm"), "package Mine; 1;\n").unwrap();
+    fs::write(perl.path().join("Mine.pm"), "package Mine; 1;\n").unwrap();
     perl.warm(&["perl", &format!("-I{}", perl.path().display()), "-MMine", "-e", "1"]);
     changed(&perl, "Mine.pm", &["-e", "1"]);
     let ruby = Place::new();
-    std::fs::write(ruby.path().join("mine.rb"), "MINE = 1\n").unwrap();
+    fs::write(ruby.path().join("mine.rb"), "MINE = 1\n").unwrap();
     ruby.warm(&["ruby", &format!("-I{}", ruby.path().display()), "-rmine", "-e", "1"]);
     changed(&ruby, "mine.rb", &["-e", "1"]);
     let place = Place::new();
@@ -592,10 +582,10 @@ fn variables_that_an_interpreter_has_read_already_are_told_in_one_line() {
 #[test]
 fn perl_finds_the_directory_of_the_clones_own_script() {
     let place = Place::new();
-    std::fs::create_dir_all(place.path().join("bin/lib")).unwrap();
-    std::fs::write(place.path().join("bin/lib/Own.pm"), "package Own; 1").unwrap();
+    fs::create_dir_all(place.at("bin/lib")).unwrap();
+    place.file("bin/lib/Own.pm", "package Own; 1");
     let script = "use FindBin; use lib \"$FindBin::Bin/lib\"; use Own; print \"$FindBin::Bin $FindBin::Script $0\";";
-    std::fs::write(place.path().join("bin/script"), script).unwrap();
+    place.file("bin/script", script);
     place.warm(&[PERL, "-MFindBin", "-MEnglish", "-e", "1"]);
     for arguments in
         [&["bin/script", "a"][..], &["-e", "use FindBin; use English; print \"$FindBin::Bin $PROGRAM_NAME\""]]
@@ -610,16 +600,16 @@ fn perl_finds_the_directory_of_the_clones_own_script() {
 fn perl_is_warmed_by_a_script_that_knows_its_name() {
     for taint in ["-t", "-T"] {
         let place = Place::new();
-        std::fs::create_dir_all(place.path().join("bin/lib")).unwrap();
-        std::fs::write(place.path().join("bin/lib/Own.pm"), "package Own; 1").unwrap();
-        let script = place.path().join("bin/script");
+        fs::create_dir_all(place.at("bin/lib")).unwrap();
+        place.file("bin/lib/Own.pm", "package Own; 1");
+        let script = place.at("bin/script");
         let text = "use FindBin; use lib map { /(.*)/ } \"$FindBin::Bin/lib\"; use Own; our $name = $0; 1";
-        std::fs::write(&script, text).unwrap();
+        fs::write(&script, text).unwrap();
         let script = script.to_str().unwrap();
         place.warm(&[PERL, taint, script]);
         assert_eq!(stdout(&place.run(&["clone", "t", "-e", "print $main::name"])), script);
         let comes_from = from_input(&place, b"print $0, <STDIN>;\n__END__\nrest\n");
-        assert_eq!((stdout(&comes_from), stderr(&comes_from)), ("-rest\n", ""));
+        assert_eq!(both(&comes_from), ("-rest\n", ""));
     }
 }
 
@@ -637,7 +627,7 @@ fn perl_tests_run_in_clones_of_a_perl_that_has_their_modules() {
         let place = Place::new();
         place.warm(&[PERL, modules, "-e", "1"]);
         for program in programs {
-            std::fs::write(place.path().join("test.t"), program).unwrap();
+            place.file("test.t", program);
             same(&place, PERL, &["test.t"]);
         }
     }

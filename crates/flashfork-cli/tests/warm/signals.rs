@@ -19,8 +19,7 @@ const TRAPS: &str = "for s in HUP INT QUIT TERM USR1 USR2 ALRM WINCH; do trap \"
 
 #[test]
 fn signals_to_the_command_reach_the_clone() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     for (number, name) in [
         (libc::SIGHUP, "HUP"),
         (libc::SIGINT, "INT"),
@@ -41,8 +40,7 @@ fn signals_to_the_command_reach_the_clone() {
 
 #[test]
 fn a_signal_that_ends_the_clone_ends_the_command() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let (mut command, _output, clone) = trapping(&place, "echo $$; exec sleep 1000");
         signal(&command, number);
@@ -53,8 +51,7 @@ fn a_signal_that_ends_the_clone_ends_the_command() {
 
 #[test]
 fn stopping_and_continuing_is_for_both() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let (mut command, mut output, clone) = trapping(&place, "echo $$; read x; echo on");
     let pid = i32::try_from(command.id()).unwrap();
     for stop in [libc::SIGTSTP, libc::SIGTSTP] {
@@ -76,8 +73,7 @@ fn stopping_and_continuing_is_for_both() {
 /// Who stops and continues the clone itself, as debuggers do, finds its command to be one job with it.
 #[test]
 fn a_clone_that_others_stop_and_continue_takes_its_command_along() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let (mut command, _output, clone) =
         trapping(&place, "trap 'echo continued' CONT; echo $$; while :; do sleep 0.01; done");
     let pid = i32::try_from(command.id()).unwrap();
@@ -123,12 +119,10 @@ fn a_clone_is_continued_once() {
 /// As with `nohup`, or for a job in the background of a script.
 #[test]
 fn an_ignored_signal_is_ignored_by_both() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let clone = format!("trap '' INT; {} clone t -c 'kill -INT $PPID $$; echo lives'", flashfork());
     let script = clone.replace("$PPID ", "");
-    let output =
-        std::process::Command::new("sh").args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
+    let output = place.sh(&script).output().unwrap();
     assert_eq!((stdout(&output), output.status.code()), ("lives\n", Some(0)));
 }
 

@@ -1,23 +1,21 @@
 //! Templates that don't answer, and commands that are interrupted while they wait: nothing waits for ever, nothing is
 //! left.
 
-use crate::place::{FalseTemplate, Place, kill, line, pids, signal, state, stderr, stdout, until};
+use crate::place::{FalseTemplate, Place, assert_says, good, kill, line, pids, signal, state, stdout, until};
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::{os::unix::process::ExitStatusExt, process::Stdio};
 
 #[test]
 fn a_stopped_template_is_told_and_what_was_asked_of_it_then_is_not_done_later() {
-    let place = Place::new();
-    place.warm_shell();
+    let place = Place::with_shell();
     let pid = place.template_pid();
     kill(pid, libc::SIGSTOP);
     until("it is stopped", || state(pid) == Some('T'));
-    let trace = place.path().join("trace");
+    let trace = place.at("trace");
     let want = format!("the template t is stopped: `kill -CONT {pid}` lets it go on, `kill -KILL {pid}` ends it");
     for command in [&["clone", "t", "-c", &format!("echo ran > {}", trace.display())][..], &["rm", "t"]] {
         let output = place.run(command);
-        assert!(line(&output).contains(&want), "{}", line(&output));
+        assert_says(line(&output), &want);
         assert_eq!(line(&output).contains("it is removed as soon as it goes on"), command[0] == "rm");
         if command[0] == "clone" {
             let row = &place.list()[0];
@@ -54,7 +52,7 @@ fn a_silent_template_is_told() {
     let [list, removed] = all.map(|child| child.wait_with_output().unwrap());
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&list.stdout).unwrap();
     assert_eq!(rows[0]["state"], "silent");
-    assert!(line(&removed).contains("has not answered for 10 seconds"), "{}", line(&removed));
+    assert_says(line(&removed), "has not answered for 10 seconds");
 }
 
 #[test]
@@ -86,12 +84,12 @@ fn an_interrupted_warm_up_leaves_nothing() {
         signal(&warm, number);
         assert_eq!(warm.wait().unwrap().signal(), Some(number));
         until("the program has ended", || state(pid.trim().parse().unwrap()).is_none());
-        let left = std::fs::read_dir(place.path().join("flashfork/templates")).unwrap().count();
+        let left = std::fs::read_dir(place.at("flashfork/templates")).unwrap().count();
         assert_eq!(left, usize::from(number == libc::SIGKILL));
     }
     // What a killed command could not take away the next one does; nor can it end what its program has started.
     place.warm_shell();
-    assert_eq!(std::fs::read_dir(place.path().join("flashfork/templates")).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(place.at("flashfork/templates")).unwrap().count(), 1);
     pids(&place, "never").into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
 }
 
@@ -104,10 +102,10 @@ fn a_warm_up_may_ignore_a_signal() {
         "waits",
         "#include <stdio.h>\n__attribute__((constructor)) void f(void) { fputs(\"on\\n\", stderr); FILE *go = fopen(GO, \"r\"); fclose(go); }\n\
          int main(void) {}"
-            .replace("GO", &format!("{:?}", place.path().join("go").display().to_string()))
+            .replace("GO", &format!("{:?}", place.at("go").display().to_string()))
             .as_str(),
     );
-    let go = place.path().join("go");
+    let go = place.at("go");
     nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let mut warm = place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]);
     // SAFETY: an async-signal-safe call.
@@ -122,6 +120,5 @@ fn a_warm_up_may_ignore_a_signal() {
     BufReader::new(warm.stderr.as_mut().unwrap()).read_line(&mut on).unwrap();
     signal(&warm, libc::SIGHUP);
     std::fs::write(&go, "").unwrap();
-    let output = warm.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    good(warm.wait_with_output().unwrap());
 }

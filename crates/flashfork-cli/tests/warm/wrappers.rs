@@ -1,13 +1,12 @@
 //! Programs that become another one, which is followed, or start another one, which is told.
 
-use crate::place::{Place, line, stderr, stdout};
-use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use crate::place::{Place, assert_says, both, good, line, stderr, stdout};
+use std::fs;
+use std::{os::unix::fs::PermissionsExt, process::Stdio};
 
 fn script(place: &Place, name: &str, text: &str) -> String {
-    let path = place.path().join(name);
-    std::fs::write(&path, text).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = place.file(name, text);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
@@ -52,11 +51,11 @@ fn scripts_that_become_scripts_and_run_programs_meanwhile_are_followed() {
     warmed(&place, &[&outer]);
     assert_eq!(shown(&place, "import sys; print('json' in sys.modules)"), "True");
     // They are what the template was made of.
-    std::fs::write(&inner, "#!/bin/sh\nshift\nexec /usr/bin/python3 -I \"$@\"\n").unwrap();
+    fs::write(&inner, "#!/bin/sh\nshift\nexec /usr/bin/python3 -I \"$@\"\n").unwrap();
     let output = place.run(&["clone", "t", "-c", "print('it ran')"]);
-    assert!(line(&output).contains("/inner changed"), "{}", line(&output));
+    assert_says(line(&output), "/inner changed");
     let output = place.run(&["clone", "--fresh", "t", "-c", "import sys; print(sys.flags.isolated)"]);
-    assert_eq!((stdout(&output), stderr(&output)), ("1\n", ""));
+    assert_eq!(both(&output), ("1\n", ""));
 }
 
 #[test]
@@ -138,7 +137,7 @@ fn a_value_that_has_an_old_one_in_it_by_chance_is_the_wrappers() {
     // LANG is what Python reads at its start, and must be what it was.
     clone.env("LANG", "C");
     let output = clone.output().unwrap();
-    assert_eq!((stdout(&output), stderr(&output)), ("/x:/q|-q -b|C.UTF-8|10|/srv/app\n", ""));
+    assert_eq!(both(&output), ("/x:/q|-q -b|C.UTF-8|10|/srv/app\n", ""));
 }
 
 #[test]
@@ -159,7 +158,7 @@ fn a_wrapper_that_starts_the_program_and_waits_is_told() {
     let wrapper = script(&place, "wrapper", "#!/bin/sh\n/usr/bin/python3 \"$@\"\n");
     let output = place.run(&["warm", "t", "--", &wrapper, "-c", "import json"]);
     let text = line(&output);
-    assert!(text.contains("wrapper ended with exit status 0 before it was ready"), "{text}");
+    assert_says(text, "wrapper ended with exit status 0 before it was ready");
     assert!(text.contains("becomes the program (`exec`)") && text.contains("sys.executable"), "{text}");
     // As uv does.
     let uv = place.program("uv", "int main(void) { return 0; }");
@@ -171,8 +170,7 @@ fn a_wrapper_that_starts_the_program_and_waits_is_told() {
     }
     assert!(place.list().is_empty());
     let wrapper = script(&place, "wrapper", "#!/bin/sh\necho \"$@\"\n");
-    let output = place.run(&["warm", "--ready", "main", "t", "--", &wrapper, "a"]);
-    assert!(output.status.success(), "{}", stderr(&output));
+    good(place.run(&["warm", "--ready", "main", "t", "--", &wrapper, "a"]));
     assert_eq!(stdout(&place.run(&["clone", "t", "b"])), "a b\n");
 }
 
@@ -190,7 +188,7 @@ fn a_wrapper_that_clears_the_environment_or_becomes_what_can_be_no_template_is_t
     }
     let program = place.program_with("fixed", "int pause(void); int main(void) { return pause(); }", &["-static"]);
     let output = place.run(&["warm", "t", "--", "env", program.to_str().unwrap()]);
-    assert!(line(&output).contains("has gone on as a program that is statically linked"), "{}", line(&output));
+    assert_says(line(&output), "has gone on as a program that is statically linked");
     assert!(place.list().is_empty());
 }
 
@@ -201,10 +199,10 @@ fn a_wrapper_whose_first_attempts_fail_is_followed() {
     script(&place, "python3", "no program");
     let text = "import os\nfor name in ('/nowhere/python3', '/usr/bin', 'python3', '/usr/bin/python3'):\n    try: os.execv(name, ['python3', '-c', 'import json'])\n    except OSError: pass\n";
     let output = place.warm(&["/usr/bin/python3", "-c", text]);
-    assert!(stdout(&output).contains("ready to run Python"), "{}", stdout(&output));
+    assert_says(stdout(&output), "ready to run Python");
     assert_eq!(shown(&place, "import sys; print('json' in sys.modules)"), "True");
     let pid = place.template_pid();
-    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
     assert!(open <= 12, "{open} descriptors");
 }
 
@@ -220,7 +218,7 @@ fn a_program_by_an_interpreters_name_that_is_none_is_told() {
     let place = Place::new();
     let program = place.program("python3", "int main(void) { return 0; }");
     let output = place.warm(&[program.to_str().unwrap()]);
-    assert!(stdout(&output).contains("t is ready before main"), "{}", stdout(&output));
+    assert_says(stdout(&output), "t is ready before main");
     assert!(
         stderr(&output).contains("it is no CPython") && stderr(&output).lines().count() == 1,
         "{}",
@@ -236,11 +234,10 @@ int flashfork_ready(int *, char ***) __attribute__((weak));
 int main(int argc, char **argv) { flashfork_ready(&argc, &argv); puts(argv[argc - 1]); return 0; }";
     let program = place.program("calls", text);
     let command = format!("exec {} first", program.display());
-    let output = place.run(&["warm", "--ready", "call", "t", "--", "sh", "-c", &command]);
-    assert!(output.status.success(), "{}", stderr(&output));
+    good(place.run(&["warm", "--ready", "call", "t", "--", "sh", "-c", &command]));
     assert_eq!(stdout(&place.run(&["clone", "t", "second"])), "second\n");
     let output = place.run(&["warm", "--ready", "call", "u", "--", "sh", "-c", "exec true"]);
-    assert!(line(&output).contains("it must call flashfork_ready()"), "{}", line(&output));
+    assert_says(line(&output), "it must call flashfork_ready()");
 }
 
 #[test]
@@ -260,7 +257,7 @@ fn who_warms_a_runtime_or_a_shell_before_main_is_told_what_to_use_instead() {
 #[test]
 fn a_clone_of_a_shell_goes_on_where_its_script_waits() {
     let place = Place::new();
-    let fifo = place.path().join("fifo");
+    let fifo = place.at("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let text = "#!/bin/bash\na=(1 2 3)\nread -r line < \"$1\"\necho \"${a[*]} $line\"; exit 5\n";
     let (path, fifo) = (script(&place, "work", text), fifo.to_str().unwrap());
@@ -269,7 +266,7 @@ fn a_clone_of_a_shell_goes_on_where_its_script_waits() {
     for word in ["one", "two"] {
         let clone = place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).spawn().unwrap();
         // Opens when the clone does.
-        std::fs::write(fifo, format!("{word}\n")).unwrap();
+        fs::write(fifo, format!("{word}\n")).unwrap();
         let clone = clone.wait_with_output().unwrap();
         assert_eq!((stdout(&clone), clone.status.code()), (&*format!("1 2 3 {word}\n"), Some(5)));
     }

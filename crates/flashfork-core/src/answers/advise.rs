@@ -6,14 +6,11 @@
 
 use super::anonymous::{Need, for_good, give_files_back, make_anonymous};
 use super::discard::discard;
-use crate::range::Range;
-use crate::region::watch::WATCHED;
-use crate::seal::library::LIBRARIES;
-use crate::seal::vetted::VETTED;
-use crate::sealed::holds_sealed;
-use crate::stack::roomy;
-use crate::state::STATE;
+use crate::sealed::{discards_sealed, holds_sealed};
 use crate::sys::{self, ADDRESSES, Errno, PAGE, Result};
+use crate::{
+    range::Range, region::watch::WATCHED, seal::library::LIBRARIES, seal::vetted::VETTED, stack::roomy, state::STATE,
+};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
@@ -64,7 +61,7 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
         // kernel takes those from the child where somebody has pinned them to read, which leaves them clean (O_DIRECT,
         // process_vm_readv(2); madvise_free_pte_range, wp_page_copy).
         k::MADV_DONTNEED | k::MADV_DONTNEED_LOCKED => {
-            match STATE.places.touch(range) && roomy(|| holds_sealed(range)) {
+            match discards_sealed(range) {
                 false => real(),
                 // SAFETY: as above.
                 true => roomy(|| unsafe { discard(range, advice) }),

@@ -1,16 +1,12 @@
 //! Makes memory anonymous because a call of the program's is about to need it so, and keeps it so until the call is
 //! made.
 
-use crate::never_seal::Reason;
 use crate::outcome::{Error, Purpose};
-use crate::range::Range;
-use crate::seal::library::LIBRARIES;
-use crate::seal::unseal::unseal;
 use crate::sealed::{given_up_holds_file, holds_library, holds_sealed};
-use crate::stack::roomy;
 use crate::state::{Inside, STATE};
 use crate::sys::{self, Errno, Result};
 use crate::threads::{self, Threads, alone};
+use crate::{never_seal::Reason, range::Range, seal::library::LIBRARIES, seal::unseal::unseal, stack::roomy};
 
 /// What a call needs anonymous memory for.
 #[derive(Clone, Copy, PartialEq, Eq)]

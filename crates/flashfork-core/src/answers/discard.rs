@@ -4,22 +4,13 @@
 //! all that the program has asked for it; where that can't be had zeros are written, which keeps the mapping and all
 //! that holds for it.
 
-use crate::arena::Arena;
-use crate::never_seal::Reason;
-use crate::proc::lookup::Wanted;
-use crate::proc::lookup::for_each;
-use crate::proc::vma::Kind;
-use crate::range::Range;
-use crate::region::watch::WATCHED;
-use crate::scratch;
-use crate::seal::limits;
-use crate::seal::offset;
 use crate::seal::properties::{self, Properties};
-use crate::seal::remap;
-use crate::seal::unseal::unseal_alone;
-use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE, PROT_WRITE, Result};
-use crate::threads::errand;
+use crate::{
+    arena::Arena, never_seal::Reason, proc::lookup::Wanted, proc::lookup::for_each, proc::vma::Kind, range::Range,
+    region::watch::WATCHED, scratch, seal::limits, seal::offset, seal::remap, seal::unseal::unseal_alone, state::STATE,
+    threads::errand,
+};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
@@ -53,7 +44,6 @@ impl Found {
         Ok(())
     }
 
-    /// Asks the kernel.
     fn ask(&mut self, range: Range) -> Result<()> {
         (self.count, self.full) = (0, false);
         let asked = for_each(range, Wanted::Files, |v| {
@@ -169,7 +159,7 @@ unsafe fn discard_part(part: &Part, advice: u32) -> Result<Left> {
     let replaced = match is_crowded() {
         true => Err(Errno::ENOMEM),
         // SAFETY: as above.
-        false => unsafe { remap::fresh(range, prot) },
+        false => STATE.unsealed.learn(|| unsafe { remap::fresh(range, prot) }.map(|()| range)),
     };
     match replaced {
         // No more VMAs, or immutable (mseal(2)).

@@ -1,14 +1,10 @@
 //! Moves and grows a mapping piece by piece, as the kernel would move and grow a whole one.
 
 use super::pieces::{End, by_any_means, list, with_scratch};
-use crate::arena::Run;
 use crate::proc::lookup::{self, Wanted};
-use crate::proc::vma::Kind;
-use crate::range::Range;
 use crate::seal::remap::{self, ATTEMPTS};
-use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, Result};
-use crate::threads::alone;
+use crate::{arena::Run, proc::vma::Kind, range::Range, state::STATE, threads::alone};
 use linux_raw_sys::general as k;
 
 // Flags of `mremap(2)`.

@@ -8,14 +8,10 @@
 use super::anonymous::{self, Need};
 use super::moving::{DONTUNMAP, FIXED, MAYMOVE, Move};
 use super::pieces::{End, by_any_means, differ, list, with_scratch};
-use crate::range::Range;
-use crate::scratch;
-use crate::seal::properties::Properties;
-use crate::seal::unseal::copy_pages;
-use crate::seal::vetted::VETTED;
 use crate::stack::{reserved, roomy};
 use crate::state::{Inside, STATE};
 use crate::sys::{self, ADDRESSES, Errno, PAGE, PROT_READ, PROT_WRITE, Result};
+use crate::{range::Range, scratch, seal::properties::Properties, seal::unseal::copy_pages, seal::vetted::VETTED};
 use linux_raw_sys::general as k;
 
 /// `mremap(2)` with the meaning it has on anonymous memory. On an error everything is where it was.
@@ -31,6 +27,8 @@ pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usiz
             STATE.moved(Range::pages_of(from, old), Range::pages_of(to, new));
         }
     }
+    // Also where it was moved and moved back.
+    STATE.unsealed.forget();
     moved
 }
 

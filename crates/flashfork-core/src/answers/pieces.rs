@@ -2,13 +2,11 @@
 
 use crate::arena::{Arena, Run};
 use crate::proc::lookup::{self, Wanted};
-use crate::proc::vma::Kind;
-use crate::range::Range;
-use crate::seal::library::LIBRARIES;
-use crate::seal::offset;
-use crate::seal::properties::Properties;
 use crate::sys::{Errno, MAP_NORESERVE, Result};
-use crate::threads::errand;
+use crate::{
+    proc::vma::Kind, range::Range, seal::library::LIBRARIES, seal::offset, seal::properties::Properties,
+    threads::errand,
+};
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// The last piece of a mapping: new memory behind it is like it.

@@ -5,26 +5,19 @@
 //! So it does under `auto`, which could neither seal anew from then on what is written, nor undo it: memory would come
 //! to exist twice.
 
-use super::advise;
 use super::anonymous::{for_good, give_files_back};
-use super::exec;
-use super::mremap;
-use crate::arena::Arena;
+use super::{advise, exec, mremap};
 use crate::calls::enter::{self as entry, let_go};
-use crate::code;
 use crate::filter::{FORBIDDEN, end_in_silence};
-use crate::kernel_writers;
 use crate::policy::{POLICY, own};
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::vma::{Kind, Vma};
-use crate::range::Range;
-use crate::scratch;
-use crate::seal::properties::Properties;
-use crate::seal::remap;
-use crate::stack::roomy;
-use crate::state::STATE;
 use crate::sys::{self, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result};
 use crate::threads::{self, Threads};
+use crate::{
+    arena::Arena, code, kernel_writers, range::Range, scratch, seal::properties::Properties, seal::remap, stack::roomy,
+    state::STATE,
+};
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;

@@ -1,15 +1,10 @@
 //! Where the stubs lead: from machine code that expects a system call to a function that takes its place, and back.
 
 use super::hooks::{FOLLOWED, HOOKS};
-use super::rewrite::restore;
-use super::site::Want;
-use super::stub::Ways;
+use super::{rewrite::restore, site::Want, stub::Ways};
 use crate::answers::exec::{LEAVING, came_back};
-use crate::arena::Arena;
-use crate::stack::roomy;
-use crate::state::STATE;
-use crate::sys;
 use crate::threads::{alone, errand, table};
+use crate::{arena::Arena, stack::roomy, state::STATE, sys};
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use core::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,

@@ -1,20 +1,11 @@
 //! What takes the place of which system call.
 
-use crate::answers::advise;
-use crate::answers::anonymous;
-use crate::answers::exec;
-use crate::answers::mremap;
-use crate::answers::nodes;
-use crate::answers::pipes;
-use crate::answers::rings;
-use crate::answers::sandbox;
-use crate::code;
-use crate::kernel_writers;
-use crate::range::Range;
-use crate::restartable;
-use crate::seal::vetted::VETTED;
-use crate::state::STATE;
 use crate::sys::{self, Result};
+use crate::{
+    answers::advise, answers::anonymous, answers::exec, answers::mremap, answers::nodes, answers::pipes,
+    answers::rings, answers::sandbox, code, kernel_writers, range::Range, restartable, seal::vetted::VETTED,
+    state::STATE,
+};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;

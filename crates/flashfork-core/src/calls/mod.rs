@@ -22,18 +22,14 @@ mod write;
 
 pub use found::know_libc;
 
-use crate::answers::exec;
-use crate::arena::Arena;
-use crate::code;
-use crate::code::remembered::CODE;
-use crate::never_seal::Reason;
 use crate::outcome::{Error, Step};
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::vma::{self, Vma};
-use crate::range::Range;
-use crate::state::STATE;
 use crate::sys::{self, Errno, PROT_EXEC, Result};
-use crate::threads::pauses::Pauses;
+use crate::{
+    answers::exec, arena::Arena, code, code::remembered::CODE, never_seal::Reason, range::Range, state::STATE,
+    threads::pauses::Pauses,
+};
 use core::sync::atomic::Ordering::SeqCst;
 use enter::{ARRIVED, NO_TRIAL, NOTHING, SEEN, TRIAL, wanted};
 use found::{Found, Library, Part};
@@ -42,24 +38,26 @@ use object::{Object, Reader};
 use rewrite::{Places, rewrite};
 use syscalls::Sysno;
 
-/// Sees to it that all of the program's calls that matter lead to [`hooks::HOOKS`], or refuses.
-pub(crate) fn take(arena: &mut Arena, pauses: &mut Option<Pauses>) -> core::result::Result<(), Error> {
+/// Sees to it that all of the program's calls that matter lead to [`hooks::HOOKS`], or refuses. Gives a number that
+/// stands for all that is executable; 0 where that couldn't be told.
+pub(crate) fn take(arena: &mut Arena, pauses: &mut Option<Pauses>) -> core::result::Result<u64, Error> {
     const ATTEMPTS: usize = 100;
     let look = |e| Error::System(Step::Look, e);
     if sum(&mut arena.text).map_err(look)? == SEEN.load(SeqCst) {
-        return Ok(());
+        return Ok(SEEN.load(SeqCst));
     }
     let Some(pauses) = pauses else {
         let stopped = arena.stopped.unwrap_or(&[]);
         let executes = |range: Range| stopped.iter().any(|at| (range.start..range.end).contains(at));
-        return take_stopped(&mut arena.text, executes).map_err(|_| Error::Refused(Reason::LibcCalls));
+        let taken = take_stopped(&mut arena.text, executes).map_err(|_| Error::Refused(Reason::LibcCalls));
+        return taken.map(|()| SEEN.load(SeqCst));
     };
     for _ in 0..ATTEMPTS {
         pauses.stop(arena).map_err(Error::Refused)?;
         let taken = take_stopped(&mut arena.text, |range| pauses.executes_in(range));
         pauses.resume();
         match taken {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(SEEN.load(SeqCst)),
             Err(Errno::EAGAIN) => sys::pause_briefly(),
             Err(_) => return Err(Error::Refused(Reason::LibcCalls)),
         }
@@ -71,7 +69,8 @@ pub(crate) fn take(arena: &mut Arena, pauses: &mut Option<Pauses>) -> core::resu
 fn sum(buf: &mut [u8]) -> Result<u64> {
     let mut sum = 1;
     let mut add = |v: &Vma| {
-        for part in [v.range.start as u64, v.range.end as u64, v.inode, u64::from(v.device[1])] {
+        let access = u64::from(v.prot) << 1 | u64::from(v.shared);
+        for part in [v.range.start as u64, v.range.end as u64, v.offset, v.inode, u64::from(v.device[1]), access] {
             // FNV-1a, by words.
             sum = (sum ^ part).wrapping_mul(0x0100_0000_01b3);
         }

@@ -262,7 +262,6 @@ impl<'a> Object<'a> {
 mod tests {
     use super::*;
 
-    /// The object that holds an address.
     fn object_of(reader: &Reader, address: usize) -> Object<'_> {
         // SAFETY: the loader fills the struct, which may be zeros.
         let base = unsafe {

@@ -5,9 +5,8 @@ use super::site::{self, JUMP, SYSCALL, Site, Unclear, Want};
 use super::stub::{self, Page, Ways};
 use super::write::Writer;
 use crate::proc::vma::{self, Kind, Vma};
-use crate::range::Range;
-use crate::state::STATE;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
+use crate::{range::Range, state::STATE};
 
 /// Most places in one library.
 const MAX_SITES: usize = 64;

@@ -7,8 +7,7 @@
 //! [`super::enter::after`].
 
 use super::site::{JUMP, LINE, SYSCALL};
-use crate::code::memory::Memory;
-use crate::sys::PAGE;
+use crate::{code::memory::Memory, sys::PAGE};
 use core::ops::Range;
 
 /// Bytes of one stub at most.

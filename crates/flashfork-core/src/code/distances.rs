@@ -95,27 +95,28 @@ impl Distances {
     #[target_feature(enable = "ssse3")]
     fn look_up(&self, bytes: &[u8], at: &mut usize, end: usize) -> Option<u64> {
         // SAFETY: each holds 16 bytes.
-        let [a, b, c, d] = self.digits.each_ref().map(|table| unsafe { _mm_loadu_si128(table.as_ptr().cast()) });
+        let table = |n: usize| unsafe { _mm_loadu_si128(self.digits[n].as_ptr().cast()) };
+        let (a, b, c, d) = (table(0), table(1), table(2), table(3));
         let (none, digit) = (_mm_setzero_si128(), _mm_set1_epi8(15));
         let lower = |bytes| _mm_and_si128(bytes, digit);
         let upper = |bytes| _mm_and_si128(_mm_srli_epi16::<4>(bytes), digit);
         while *at < end {
             let place = bytes[*at..*at + ROUND + BEHIND].as_ptr();
-            // SAFETY: the slice above holds 72 bytes, and the last load ends at the 68th; a prefetch reads nothing.
-            let blocks = unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(place.wrapping_add(AHEAD).cast());
-                [0, 16, 32, 48].map(|block| [3, 4].map(|byte| _mm_loadu_si128(place.add(block + byte).cast())))
-            };
-            // The lower byte of a half is 3 behind the byte that it counts for, the upper one 4.
-            let blocks = blocks.map(|[low, high]| {
+            _mm_prefetch::<_MM_HINT_T0>(place.wrapping_add(AHEAD).cast());
+            // No function of others gets a closure from here, which it would have to call: it lacks the feature.
+            let block = |block: usize| {
+                // SAFETY: the slice above holds 72 bytes, and the last load ends at the 68th.
+                let load = |byte| unsafe { _mm_loadu_si128(place.add(block + byte).cast()) };
+                // The lower byte of a half is 3 behind the byte that it counts for, the upper one 4.
+                let (low, high) = (load(3), load(4));
                 let low = _mm_and_si128(_mm_shuffle_epi8(a, lower(low)), _mm_shuffle_epi8(b, upper(low)));
                 let high = _mm_and_si128(_mm_shuffle_epi8(c, lower(high)), _mm_shuffle_epi8(d, upper(high)));
                 _mm_and_si128(low, high)
-            });
-            let is_none = |block| _mm_movemask_epi8(_mm_cmpeq_epi8(block, none)).cast_unsigned();
-            if is_none(blocks.into_iter().fold(none, |all, block| _mm_or_si128(all, block))) != 0xffff {
-                let nothing = blocks.iter().rev().fold(0, |bits, block| bits << 16 | u64::from(is_none(*block)));
-                return Some(!nothing);
+            };
+            let [e, f, g, h] = [block(0), block(16), block(32), block(48)];
+            let is_none = |block| u64::from(_mm_movemask_epi8(_mm_cmpeq_epi8(block, none)).cast_unsigned());
+            if is_none(_mm_or_si128(_mm_or_si128(e, f), _mm_or_si128(g, h))) != 0xffff {
+                return Some(!(is_none(e) | is_none(f) << 16 | is_none(g) << 32 | is_none(h) << 48));
             }
             *at += ROUND;
         }

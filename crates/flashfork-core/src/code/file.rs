@@ -3,8 +3,7 @@
 use super::memory::{Memory, WINDOW};
 use super::object::Layout;
 use super::{Code, Scratch, Site, object, sites};
-use crate::range::Range;
-use crate::sys;
+use crate::{range::Range, sys};
 
 /// Most segments of an object.
 const SEGMENTS: usize = 16;

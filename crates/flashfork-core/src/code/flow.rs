@@ -37,6 +37,8 @@ pub struct Flow {
     /// Places from which what is known has to be followed.
     waiting: [u16; PLACES],
     is_waiting: [bool; PLACES],
+    /// Whether [`Flow::calls`] wants to know of an instruction between this place and the next.
+    is_wanted: [bool; PLACES],
     waiting_count: usize,
     /// Where jumps lead that leave the part, from its beginning.
     jumps: [isize; OUTSIDE],
@@ -101,7 +103,7 @@ impl Flow {
         if self.numbers[at] == 0 {
             *self.offsets.get_mut(self.count).ok_or(TooMuch)? = at as u32;
             self.known[self.count] = Registers::NOTHING;
-            self.is_waiting[self.count] = false;
+            (self.is_waiting[self.count], self.is_wanted[self.count]) = (false, false);
             self.numbers[at] = self.count as u16;
             self.count += 1;
             self.has_new = true;
@@ -192,6 +194,7 @@ impl Flow {
         loop {
             *effort = effort.checked_sub(1).ok_or(TooMuch)?;
             let Some(i) = self.decode(here) else { return self.resume(here) };
+            self.is_wanted[place] |= i.is_system_call() || i.jumps_to_register().is_some();
             registers.step(&i);
             here += i.len;
             if let Some(target) = i.jumps().map(|by| here.wrapping_add_signed(by)).filter(|target| *target < self.len) {
@@ -232,9 +235,9 @@ impl Flow {
         Ok(())
     }
 
-    /// Calls `each` with every instruction and what is known before it.
+    /// Calls `each` with every instruction that [`Flow::calls`] wants, and others, and what is known before it.
     fn instructions(&self, mut each: impl FnMut(usize, &Instruction, &Registers)) {
-        for place in 1..self.count {
+        for place in (1..self.count).filter(|place| self.is_wanted[*place]) {
             let mut here = self.offsets[place] as usize;
             let mut registers = self.known[place];
             while let Some(i) = self.decode(here) {

@@ -1,21 +1,15 @@
 //! Code that is mapped, or becomes executable, while memory is sealed.
 
-use super::memory::WINDOW;
 use super::own::{Own, first, first_generated};
-use super::remembered::CODE;
-use super::versions::Known;
 use super::{Call, Code, Kind, Scratch, file};
-use crate::answers::anonymous;
-use crate::arena::Arena;
-use crate::never_seal::Reason;
+use super::{memory::WINDOW, remembered::CODE, versions::Known};
 use crate::outcome::{Error, Outcome, Step};
-use crate::proc::vma;
-use crate::range::Range;
 use crate::session::{self, Wait};
-use crate::stack::roomy;
-use crate::state::STATE;
 use crate::sys::{self, PAGE, PROT_READ, Result, Status};
 use crate::threads::{alone, errand};
+use crate::{
+    answers::anonymous, arena::Arena, never_seal::Reason, proc::vma, range::Range, stack::roomy, state::STATE,
+};
 
 /// Before a file is mapped to be executed, or a mapping of it becomes executable. Where it has system calls of its own
 /// all memory becomes anonymous again, and stays so.
@@ -72,6 +66,7 @@ fn look_at(fd: i32, file: &Status, part: Range, window: &mut [u8; WINDOW]) -> Op
         if call != Some(Call::Unreadable) {
             let parts = examined.iter().flat_map(|examined| examined.parts());
             parts.for_each(|part| CODE.versions.remember(file, *part, call, c""));
+            CODE.list(0, &Default::default());
         }
         (call, examined.is_ok_and(|examined| examined.parts().iter().any(|code| code.contains(part.start))))
     };

@@ -1,8 +1,7 @@
 //! A file of which code is mapped, as the list of mappings tells of it.
 
-use crate::proc::vma::Vma;
-use crate::range::Range;
 use crate::sys::{PROT_EXEC, PROT_READ};
+use crate::{proc::vma::Vma, range::Range};
 use core::ffi::CStr;
 
 /// Executable ranges of one object.

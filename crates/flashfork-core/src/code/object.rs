@@ -3,8 +3,7 @@
 //! The table is the one that unwinders search (`.eh_frame_hdr`, Linux Standard Base, "Exception Frame Header"): begin
 //! of each function and its entry in `.eh_frame`, sorted.
 
-use super::Kind;
-use super::memory::Memory;
+use super::{Kind, memory::Memory};
 use crate::range::Range;
 
 /// What of an object's headers matters here.

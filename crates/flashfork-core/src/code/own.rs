@@ -3,9 +3,8 @@
 use super::memory::{Memory, WINDOW};
 use super::remembered::CODE;
 use super::{Call, Code, Kind, Scratch, layout, sites};
-use crate::calls::stub::is_stub;
-use crate::range::Range;
 use crate::sys::{self, PAGE, Result};
+use crate::{calls::stub::is_stub, range::Range};
 
 /// Pages that are known to be there, each in a place of its own by its number.
 const PAGES: usize = 1024;

@@ -11,18 +11,13 @@ use super::own::{Own, first, first_generated, stubs_in};
 use super::remembered::{CODE, Culprit};
 use super::versions::{Known, VERSIONS};
 use super::{Call, Code, Scratch, layout};
-use crate::arena::Arena;
-use crate::never_seal::Reason;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Which};
-use crate::proc::scan::Region;
 use crate::proc::vma::{self, Vma};
 use crate::range::{Range, subtract};
 use crate::sys::{self, Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result, Status};
-use crate::threads::alone;
-use core::cell::RefCell;
-use core::ffi::CStr;
-use core::sync::atomic::Ordering::Relaxed;
+use crate::{arena::Arena, never_seal::Reason, proc::scan::Region, threads::alone};
+use core::{cell::RefCell, ffi::CStr, sync::atomic::Ordering::Relaxed};
 
 /// The caller answers for the system calls of a file, as it is now at this path: it is not looked at. `ENOSPC` for more
 /// than 16, or what `stat(2)` said.
@@ -132,10 +127,18 @@ fn file_of(object: &Object) -> Option<Status> {
     sys::status(object.path()).ok().filter(|file| file.inode == object.inode)
 }
 
-/// Looks through all code of this process. None: nothing speaks against a seal.
-pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
+/// Looks through all code of this process. None: nothing speaks against a seal. `executable`: of `calls::take`.
+pub(crate) fn look(arena: &mut Arena, executable: u64) -> Result<Option<Reason>> {
     let alone = arena.alone || alone::alone_now(&mut arena.text)?;
     let mut seen = Seen { arena: arena.range(), ..Seen::default() };
+    if let Some(versions) = CODE.listed(executable) {
+        seen.versions = versions;
+        if seen.are_versions_as_they_were() {
+            return Ok(None);
+        }
+        seen.versions = [0; VERSIONS / 64];
+    }
+    CODE.list(0, &seen.versions);
     let Arena { text, window, object, regions, .. } = arena;
     let mut memory = Own::new((!alone).then_some(window));
     seen.look(text, regions, object, &mut memory)?;
@@ -152,7 +155,12 @@ pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
             CODE.culprit.set(call, object.path().to_bytes());
             return Ok(Some(Reason::SystemCalls));
         }
+        // Once more, now that all are known.
+        seen = Seen { arena: seen.arena, ..Seen::default() };
+        seen.look(text, regions, object, &mut memory)?;
     }
+    // Beside others something else may have been executable a moment ago.
+    CODE.list(if alone && !seen.has_other { executable } else { 0 }, &seen.versions);
     CODE.well.store(seen.number, Relaxed);
     Ok(None)
 }
@@ -191,6 +199,8 @@ struct Seen {
     has_new: bool,
     /// Whether there is one of a file that isn't at its path.
     has_untold: bool,
+    /// Whether there is one that has to be asked about the next time, too.
+    has_other: bool,
     /// Which versions of files are mapped, one bit for each.
     versions: [u64; VERSIONS / 64],
 }
@@ -203,6 +213,7 @@ impl Default for Seen {
             number: FIRST,
             has_new: false,
             has_untold: false,
+            has_other: false,
             versions: [0; VERSIONS / 64],
         }
     }
@@ -256,6 +267,7 @@ impl Seen {
         object: &mut Object,
         memory: &mut Own,
     ) -> Result<()> {
+        self.has_other |= v.kind != vma::Kind::Kernel;
         match v.kind {
             vma::Kind::File if v.inode != 0 => {
                 self.number = mix(self.number, v);

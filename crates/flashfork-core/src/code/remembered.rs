@@ -1,11 +1,10 @@
 //! What the engine remembers of code.
 
-use super::versions::Versions;
+use super::versions::{VERSIONS, Versions};
 use super::{Call, Scratch};
-use crate::apart::Apart;
 use crate::name::{NAME, Name};
-use crate::range::Range;
 use crate::sys::{Errno, Result, Status};
+use crate::{apart::Apart, range::Range};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// What is remembered, of this process and of those it was forked from.
@@ -29,6 +28,10 @@ pub(crate) struct Code {
     stub_count: AtomicUsize,
     /// All executable mappings of files when all was well, as a number; 0: never.
     pub well: AtomicU64,
+    /// What was executable (of `calls::take`) when there were known files only; 0: ask again.
+    listed: AtomicU64,
+    /// Which versions of them, one bit for each.
+    mapped: [AtomicU64; VERSIONS / 64],
     /// Whether any code was seen that may map memory, or change mappings, by calls that nobody sees, as far as those
     /// are harmless.
     pub maps: AtomicBool,
@@ -92,6 +95,8 @@ impl Code {
             stubs: [const { [const { AtomicUsize::new(0) }; 2] }; TRUSTED],
             stub_count: AtomicUsize::new(0),
             well: AtomicU64::new(0),
+            listed: AtomicU64::new(0),
+            mapped: [const { AtomicU64::new(0) }; VERSIONS / 64],
             maps: AtomicBool::new(false),
             own_looked_through: AtomicBool::new(false),
             culprit: Culprit::new(),
@@ -128,6 +133,18 @@ impl Code {
     /// Whether all calls are seen that map memory or change mappings: there is no code whose calls aren't.
     pub fn shows_mappings(&self) -> bool {
         self.own_looked_through.load(Relaxed) && !self.maps.load(Relaxed) && self.trusted_count.load(Relaxed) == 0
+    }
+
+    /// Which versions of files are mapped, one bit for each, where that is noted for what is executable now.
+    pub fn listed(&self, executable: u64) -> Option<[u64; VERSIONS / 64]> {
+        let is_noted = executable != 0 && self.listed.load(Relaxed) == executable;
+        is_noted.then(|| self.mapped.each_ref().map(|word| word.load(Relaxed)))
+    }
+
+    /// Notes that.
+    pub fn list(&self, executable: u64, versions: &[u64; VERSIONS / 64]) {
+        self.mapped.iter().zip(versions).for_each(|(word, now)| word.store(*now, Relaxed));
+        self.listed.store(executable, Relaxed);
     }
 
     /// Forgets what [`Code::know`] and [`Code::know_stubs`] were told: something executable has come or gone.

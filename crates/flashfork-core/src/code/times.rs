@@ -2,16 +2,15 @@
 
 use super::process::{NEVER, look};
 use super::remembered::CODE;
-use crate::calls;
-use crate::filter::trial;
 use crate::outcome::{Error, Outcome, Step};
 use crate::session::{self, Wait};
-use crate::sys;
+use crate::{calls, filter::trial, sys};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Forgets what was found in files: the next look sees all of them for the first time.
 pub fn forget() {
     CODE.versions.forget_all();
+    CODE.list(0, &Default::default());
     CODE.well.store(NEVER, Relaxed);
 }
 
@@ -20,9 +19,9 @@ pub fn time() -> Result<u64, Error> {
     trial::prepare();
     let mut took = 0;
     let looked = session::run(Wait::Yes, |arena| {
-        calls::take(arena, &mut None)?;
+        let executable = calls::take(arena, &mut None)?;
         let start = sys::now_ns();
-        let found = look(arena).map_err(|e| Error::System(Step::Look, e))?;
+        let found = look(arena, executable).map_err(|e| Error::System(Step::Look, e))?;
         took = sys::now_ns() - start;
         found.map_or(Ok(Outcome::default()), |reason| Err(Error::Refused(reason)))
     });

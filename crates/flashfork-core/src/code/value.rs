@@ -9,7 +9,6 @@ use crate::sys::PROT_EXEC;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Value(u32);
 
-/// Any number at all.
 const ANY: u32 = 1 << 31;
 /// Made by arithmetic, so that it may be an address that stands nowhere.
 const COMPUTED: u32 = 1 << 30;

@@ -122,7 +122,6 @@ impl Versions {
         self.versions.iter().for_each(|version| version.found.store(0, Relaxed));
     }
 
-    /// What is remembered of a file.
     fn of_file(&self, device: u64, inode: u64) -> impl Iterator<Item = (usize, &Version)> {
         let mut next = self.lists[list(device, inode)].load(Relaxed);
         let all = core::iter::from_fn(move || {

@@ -1,11 +1,10 @@
 //! All ways into one part of the code, for the flow through it.
 
-use super::entries::Way;
 use super::flow::{Flow, PART, TooMuch};
-use super::instruction::Instruction;
 use super::memory::{Memory, WINDOW};
 use super::object::{self, Function};
 use super::{Code, is_instruction, tables};
+use super::{entries::Way, instruction::Instruction};
 use crate::range::Range;
 
 /// Most addresses that one part names.

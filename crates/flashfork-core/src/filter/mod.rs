@@ -8,14 +8,10 @@
 
 pub(crate) mod trial;
 
-use crate::never_seal::Reason;
 use crate::outcome::{Error, Step};
-use crate::proc::text::field;
-use crate::stack::roomy;
-use crate::state::STATE;
 use crate::sys::{self, Errno};
 use crate::threads::errand::{self, Who};
-use crate::threads::table;
+use crate::{never_seal::Reason, proc::text::field, stack::roomy, state::STATE, threads::table};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 

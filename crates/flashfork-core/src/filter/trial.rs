@@ -2,18 +2,14 @@
 
 use super::{ALLOWED, NAMELESS, UNTRIED, end_in_silence, know_trial};
 use crate::answers::{advise, exec};
-use crate::never_seal::Reason;
-use crate::outcome::Error;
-use crate::policy::own;
-use crate::proc::directory;
-use crate::range::Range;
-use crate::seal::refills::drop_refills;
-use crate::seal::unseal::unseal;
 use crate::seal::{What, seal_for_policy};
-use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
 use crate::threads::errand::{self, Who};
 use crate::threads::{self, Threads};
+use crate::{
+    never_seal::Reason, outcome::Error, policy::own, proc::directory, range::Range, seal::refills::drop_refills,
+    seal::unseal::unseal, state::STATE,
+};
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
 

@@ -1,13 +1,11 @@
 //! What clones could not be given, because they are forked from the maker, which the main thread has made, and all
 //! their threads from one. What the program must have kept since it was started its keeper looks at.
 
-use super::frozen::Frozen;
-use super::raw::call;
-use super::unfit::{Unfit, What};
+use super::unfit::{Fit, Unfit, What};
+use super::{frozen::Frozen, raw::call};
 use crate::proc::text::{ProcPath, decimal, read_file, words};
-use crate::state::STATE;
 use crate::sys::{self, Result};
-use crate::threads::alone;
+use crate::{state::STATE, threads::alone};
 use syscalls::Sysno;
 
 /// Namespaces in which a process, or a thread, may be by itself.
@@ -21,7 +19,7 @@ const BOUNDS: &[u8] = b"CapBnd:";
 const FILTER: &[u8] = b"Seccomp:";
 
 /// With all threads stopped.
-pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
+pub fn check(frozen: &mut Frozen) -> Fit {
     let pid = frozen.pid;
     if STATE.anybody_inside() {
         return Err(Unfit::new(What::Inside, 0));

@@ -2,9 +2,8 @@
 //! which the maker could not do its work.
 
 use super::frozen::{ANSWERS, Frozen};
-use super::inject::inject;
-use super::raw::call;
-use super::unfit::{Unfit, What};
+use super::unfit::{Fit, Unfit, What};
+use super::{inject::inject, raw::call};
 use crate::proc::text::{ProcPath, read_file};
 use crate::sys::{self, Errno};
 use syscalls::Sysno;
@@ -30,7 +29,7 @@ const ANSWER: usize = usize::MAX;
 const MASK: usize = usize::MAX - 1;
 
 /// With all threads stopped, whose registers are known.
-pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
+pub fn check(frozen: &mut Frozen) -> Fit {
     let Frozen { threads, count, answers, small, list, pid, .. } = frozen;
     let cgroups = read_file(c"/proc/thread-self/cgroup", list)?;
     let answer = answers.as_mut_ptr();
@@ -75,7 +74,7 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
 /// Whether the maker, and so the main thread, may look at anything at all, and is in no sandbox. Landlock keeps who is
 /// in a domain from looking at who is not, whatever else it forbids. The template's init is in none, and nothing else
 /// keeps the program from looking at it: their keeper has seen to that.
-pub fn before() -> core::result::Result<(), Unfit> {
+pub fn before() -> Fit {
     let me = sys::getpid();
     sys::compare_memory(me, me).map_err(|e| Unfit::forbidden(b"kcmp", e))?;
     sys::read_own((&raw const me) as usize, &mut [0]).map_err(|e| Unfit::forbidden(b"process_vm_writev", e))?;

@@ -4,7 +4,7 @@
 use super::frozen::{Entry, Files, Kind, NONE};
 use super::open::{place, under_own_mounts};
 use super::raw::{at, call, into};
-use super::unfit::{Unfit, What};
+use super::unfit::{Fit, Unfit, What};
 use crate::proc::text::ProcPath;
 use crate::sys::{self, Errno, Result};
 use core::ffi::CStr;
@@ -61,7 +61,7 @@ pub fn is_deleted(fd: i32) -> Result<bool> {
 }
 
 /// Finds the directories in which copies can be made, and tries that. `target`: room for their names.
-pub fn look(files: &mut Files, pid: i32, target: &mut [u8]) -> core::result::Result<(), Unfit> {
+pub fn look(files: &mut Files, pid: i32, target: &mut [u8]) -> Fit {
     let mut bytes = 0;
     for i in 0..files.count {
         let entry = files.all[i];

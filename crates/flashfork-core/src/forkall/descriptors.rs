@@ -7,13 +7,11 @@ use super::fdinfo::Info;
 use super::frozen::{DESCRIPTORS, Entry, Files, Frozen, Kind, NONE, Streams};
 use super::open::{duplicate_to, open_again};
 use super::raw::{call, into};
-use super::unfit::{Unfit, What};
-use super::{deleted, sockets};
-use crate::kernel_writers;
-use crate::outcome::Purpose;
-use crate::proc::directory::for_each_entry;
+use super::unfit::{Fit, Unfit, What};
+use super::{deleted, pairs, sockets};
 use crate::proc::text::{ProcPath, decimal};
 use crate::sys::{self, Errno, Result};
+use crate::{kernel_writers, outcome::Purpose, proc::directory::for_each_entry};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
@@ -25,7 +23,7 @@ impl Entry {
 
 /// Opens them all here, by their own numbers, and looks at each.
 /// The maker's `own` descriptors get out of their way.
-pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(), Unfit> {
+pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> Fit {
     let Frozen { text, list, small, pid, files, streams, one_output, hidden, .. } = frozen;
     (files.count, files.item_count) = (0, 0);
     numbers(files, *pid, list)?;
@@ -35,12 +33,18 @@ pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(
         let _ = sys::setrlimit(sys::RLIMIT_NOFILE, [hard, hard]);
     }
     let above = files.all[..files.count].iter().map(|entry| entry.number).fold(2, i32::max) + 1;
+    let no_number = |error| match error {
+        Errno::EINVAL | Errno::EMFILE => {
+            Unfit::named(What::Descriptor, above - 1, b"above which the limit of open files leaves no number")
+        }
+        error => error.into(),
+    };
     for own in own {
-        let moved = sys::duplicate_above(**own, above)?;
+        let moved = sys::duplicate_above(**own, above).map_err(no_number)?;
         sys::close(**own);
         **own = moved;
     }
-    take(files, *pid, above)?;
+    take(files, *pid, above).map_err(no_number)?;
     if let Some(reason) = kernel_writers::descriptors(Purpose::Seal, small)? {
         return Err(Unfit::new(What::Writer, reason as i32));
     }
@@ -52,7 +56,7 @@ pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(
     items_are_open(files)
 }
 
-fn numbers(files: &mut Files, pid: i32, list: &mut [u8]) -> core::result::Result<(), Unfit> {
+fn numbers(files: &mut Files, pid: i32, list: &mut [u8]) -> Fit {
     let mut many = false;
     for_each_entry(ProcPath::of(pid).push(b"/fd").as_c(), list, |name| {
         let number = decimal(name)? as i32;
@@ -108,14 +112,7 @@ pub fn streams() -> Streams {
     [0, 1, 2].map(|fd| identity(fd).map_or([0; 2], |(device, inode, _)| [device, inode]))
 }
 
-fn one(
-    files: &mut Files,
-    i: usize,
-    pid: i32,
-    text: &mut [u8],
-    streams: &Streams,
-    one_output: bool,
-) -> core::result::Result<(), Unfit> {
+fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams, one_output: bool) -> Fit {
     let fd = files.all[i].number;
     let mut target = [0u8; 64];
     let len = sys::readlink(ProcPath::of(pid).push(b"/fd/").number(fd).as_c(), &mut target)?;
@@ -193,7 +190,8 @@ fn one(
             Kind::Timer
         }
         b"anon_inode:[signalfd]" => Kind::Signal,
-        b"anon_inode:inotify" if !info.watches => Kind::Inotify,
+        // What has come and was not read would not be in clones.
+        b"anon_inode:inotify" if !info.watches && pairs::waiting(fd)? == 0 => Kind::Inotify,
         b"anon_inode:inotify" => return Err(unfit(What::Watches)),
         _ if target.starts_with(b"socket:") => {
             let (kind, socket) = sockets::kind(fd).map_err(|_| unfit(What::Socket))?;
@@ -202,9 +200,8 @@ fn one(
             kind
         }
         _ if target.starts_with(b"pipe:") => {
-            const F_GETPIPE_SZ: usize = 1032;
             // SAFETY: takes numbers.
-            entry.count = unsafe { call(Sysno::fcntl, [fd as usize, F_GETPIPE_SZ]) }?;
+            entry.count = unsafe { call(Sysno::fcntl, [fd as usize, pairs::F_GETPIPE_SZ]) }?;
             match info.flags & k::O_ACCMODE {
                 k::O_RDONLY => Kind::Reads,
                 k::O_WRONLY => Kind::Writes,
@@ -345,27 +342,33 @@ fn is_in_set(set: i32, fd: i32, before: usize) -> bool {
 /// back. Who waits for it stands still.
 fn event_count(fd: i32, info: Info) -> Result<(u64, bool)> {
     const TRIED: u64 = 2;
-    let mut value = TRIED;
     let count = info.count;
-    // SAFETY: reads and writes of 8 bytes, a local.
-    unsafe {
-        if count >= u64::MAX - 1 - TRIED {
-            return Ok((count, false));
-        }
-        call(Sysno::write, [fd as usize, (&raw const value) as usize, 8])?;
-        call(Sysno::read, [fd as usize, (&raw mut value) as usize, 8])?;
-        let semaphore = value == 1;
-        if semaphore {
-            call(Sysno::read, [fd as usize, (&raw mut value) as usize, 8])?;
-        } else if count > 0 {
-            call(Sysno::write, [fd as usize, (&raw const count) as usize, 8])?;
-        }
-        Ok((count, semaphore))
+    let write = |value: u64| unsafe {
+        // SAFETY: writes 8 bytes, a local.
+        call(Sysno::write, [fd as usize, (&raw const value) as usize, 8])
+    };
+    let read = || {
+        let mut value = 0u64;
+        // SAFETY: reads 8 bytes, a local.
+        unsafe { call(Sysno::read, [fd as usize, into(&mut value), 8]) }.map(|_| value)
+    };
+    // There may be no room for more.
+    let added = if count < TRIED { TRIED } else { 0 };
+    if added > 0 {
+        write(added)?;
     }
+    let semaphore = read()? == 1;
+    match (semaphore, added) {
+        (true, 0) => drop(write(1)?),
+        (true, _) => drop(read()?),
+        (false, _) if count > 0 => drop(write(count)?),
+        (false, _) => {}
+    }
+    Ok((count, semaphore))
 }
 
 /// Finds the other ends of pipes and pairs.
-fn ends(files: &mut Files, text: &mut [u8]) -> core::result::Result<(), Unfit> {
+fn ends(files: &mut Files, text: &mut [u8]) -> Fit {
     for i in 0..files.count {
         let entry = files.all[i];
         let find = |files: &Files, kind, inode| {
@@ -427,7 +430,7 @@ fn ends(files: &mut Files, text: &mut [u8]) -> core::result::Result<(), Unfit> {
 
 /// A set may hold a file whose descriptor was closed, or is another's now: then nobody knows which. A standard stream
 /// may be a file in a clone, which no set can hold.
-fn items_are_open(files: &Files) -> core::result::Result<(), Unfit> {
+fn items_are_open(files: &Files) -> Fit {
     for set in files.all[..files.count].iter().filter(|e| e.kind == Kind::Epoll) {
         let items = &files.items[set.first..set.first + set.count];
         for (i, item) in items.iter().enumerate() {

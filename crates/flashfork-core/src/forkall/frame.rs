@@ -2,7 +2,7 @@
 //! what ptrace tells, in memory of the maker's. `rt_sigreturn(2)` restores all of it, extended registers among it.
 
 use super::frozen::Thread;
-use super::unfit::{Unfit, What};
+use super::unfit::{Fit, Unfit, What};
 use crate::sys::{self, Errno};
 use core::arch::x86_64::__cpuid_count;
 
@@ -61,7 +61,7 @@ const TILES: u32 = 18;
 ///
 /// # Safety
 /// `at` is [`FRAME`] bytes of the caller's own, aligned to 64.
-pub unsafe fn write(thread: &Thread, registers: &[usize; 27], at: usize) -> Result<(), Unfit> {
+pub unsafe fn write(thread: &Thread, registers: &[usize; 27], at: usize) -> Fit {
     let unfit = || Unfit::new(What::Registers, thread.tid);
     let extended = at + EXTENDED;
     let mut vector = [extended, ROOM];

@@ -3,6 +3,7 @@
 
 use super::fdinfo::{Info, Item};
 use super::trampoline::Trampoline;
+use crate::proc::vma::Flags;
 use crate::range::Range;
 
 /// Bytes of the maker's stack.
@@ -257,6 +258,9 @@ pub struct Mapping {
     pub prot: u32,
     pub inode: u64,
     pub offset: u64,
+    /// From its beginning to the end of the object, of which it may be a part.
+    pub bytes: usize,
+    pub flags: Flags,
 }
 
 /// Shared anonymous memory, which is the program's alone: it has no children.

@@ -13,11 +13,10 @@
 //! asyncio (before 3.12) forgets that its loop runs, and ZeroMQ's threads don't wake each other any more.
 
 use super::frozen::{Code, Frozen, Handlers};
-use super::unfit::{NAME, Unfit, What};
+use super::unfit::{Fit, NAME, Unfit, What};
 use super::{counters, linked};
-use crate::proc::vma;
-use crate::range::Range;
 use crate::sys::{PROT_EXEC, PROT_WRITE};
+use crate::{proc::vma, range::Range};
 
 /// How names of libraries begin: of those whose handler is called, and of those that can't be renewed.
 const CALLED: &[u8] = b"libgnutls.so";
@@ -52,7 +51,7 @@ impl Frozen {
 
 /// Looks which libraries there are. `noted`: addresses of what was registered to run in children. `renews`: the program
 /// renews what it has linked itself.
-pub fn look(frozen: &mut Frozen, noted: impl Iterator<Item = usize> + Clone, renews: bool) -> Result<(), Unfit> {
+pub fn look(frozen: &mut Frozen, noted: impl Iterator<Item = usize> + Clone, renews: bool) -> Fit {
     let Frozen { text, list, handlers, asking, comparing, .. } = frozen;
     (handlers.count, asking.count, comparing.count) = (0, 0, 0);
     let mut unfit = None;

@@ -2,10 +2,8 @@
 //! nothing along.
 
 use super::frozen::{Frozen, Kind};
-use super::inject::inject;
-use super::open::duplicate_to;
-use super::raw::call;
-use super::unfit::Unfit;
+use super::unfit::{Fit, Unfit};
+use super::{inject::inject, open::duplicate_to, raw::call};
 use crate::sys::{self, Result};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -15,7 +13,7 @@ const WALL: u32 = 0x4000_0000;
 impl Frozen {
     /// Ends the program, whose memory stays as it is, and lets go of the streams that it was warmed with: whoever reads
     /// them waits for their end.
-    pub(super) fn leave(&self) -> core::result::Result<(), Unfit> {
+    pub(super) fn leave(&self) -> Fit {
         for thread in &self.threads[..self.count] {
             // Or the kernel would write down there that they have ended.
             let forget = |number, arguments| inject(thread.tid, &thread.registers, number, arguments);

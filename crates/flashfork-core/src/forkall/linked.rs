@@ -2,8 +2,7 @@
 //! (`ThreadRng`), which no longer counts forks. A program that has it is known by the name of its source file, which
 //! messages of the compiler's have.
 
-use crate::range::Range;
-use crate::sys;
+use crate::{range::Range, sys};
 
 /// In the crate's directory.
 const FILE: &[u8] = b"/src/rngs/thread.rs";

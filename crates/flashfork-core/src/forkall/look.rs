@@ -4,11 +4,10 @@ use super::frame::{self, FRAME, register};
 use super::frozen::{Frozen, Thread};
 use super::inject::inject;
 use super::raw::{call, into};
-use super::unfit::{Unfit, What};
+use super::unfit::{Fit, Unfit, What};
 use crate::proc::text::{ProcPath, read_file};
-use crate::range::Range;
-use crate::scratch;
 use crate::sys::{self, Result};
+use crate::{range::Range, scratch};
 use syscalls::Sysno;
 
 const PTRACE_GETREGS: usize = 12;
@@ -24,7 +23,7 @@ const PR_GET_SPECULATION_CTRL: usize = 52;
 const RESTART: usize = 219;
 
 /// Looks at them all, and writes the frames from which they go on in clones.
-pub fn threads(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
+pub fn threads(frozen: &mut Frozen) -> Fit {
     let answers = (&raw mut frozen.answers) as usize;
     let count = frozen.count;
     frozen.frames = scratch::map(count * FRAME)?;
@@ -100,7 +99,7 @@ fn asked_of_kernel(thread: &mut Thread, registers: &mut [usize; 27], pid: i32) -
 }
 
 /// A call that was interrupted is made again, with its whole timeout if that is a span.
-fn rewind(thread: &Thread, registers: &mut [usize; 27]) -> core::result::Result<(), Unfit> {
+fn rewind(thread: &Thread, registers: &mut [usize; 27]) -> Fit {
     let number = registers[register::ORIG_RAX];
     if (number as isize) < 0 || !frame::is_interrupted(registers[register::RAX]) {
         return Ok(());
@@ -189,12 +188,10 @@ fn asked_of_thread(thread: &mut Thread, answers: usize) -> Result<()> {
 }
 
 impl Frozen {
-    /// The main thread.
     pub(super) fn main(&self) -> Option<&Thread> {
         self.threads[..self.count].iter().find(|thread| thread.tid == self.pid)
     }
 
-    /// Memory of the frames.
     pub(super) fn frames_range(&self) -> Range {
         Range::pages_of(self.frames, self.count * FRAME)
     }

@@ -4,12 +4,8 @@ use super::frozen::Frozen;
 use super::raw::{at, call, into};
 use super::thread::{CLOSED, Gate, OPEN, STACK};
 use super::{memory, renew, timers};
-use crate::answers::exec;
-use crate::policy::POLICY;
-use crate::scratch;
-use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
-use crate::threads::table;
+use crate::{answers::exec, policy::POLICY, scratch, state::STATE, threads::table};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -86,6 +82,7 @@ impl Frozen {
     /// In a clone: makes all threads but the main one, which wait, then timers and signals.
     pub fn make_threads(&'static self) -> Result<&'static Gate> {
         let main = self.main().ok_or(Errno::ESRCH)?;
+        self.pending.lift_limit()?;
         let stacks = scratch::map(self.count * STACK + size_of::<Gate>())?;
         let gate = (stacks + self.count * STACK) as *mut Gate;
         // SAFETY: fresh memory with room for it, which is never unmapped; its length is a multiple of the alignment.

@@ -1,20 +1,14 @@
 //! The process that makes the clones, and what it keeps.
 
 use super::frozen::{Frozen, STACK};
-use super::raw::behind_number;
-use super::trampoline::Trampoline;
-use super::unfit::Unfit;
 use super::{
     alike, attributes, descriptors, generators, held, look, memory, pairs, pending, rest, settings, signalled, stop,
     timers,
 };
-use crate::outcome::Pages;
+use super::{raw::behind_number, trampoline::Trampoline, unfit::Fit};
 use crate::proc::text::{decimal, read_file};
-use crate::proc::vma;
-use crate::range::Range;
-use crate::report::Sealed;
-use crate::scratch;
 use crate::sys::{self, Result};
+use crate::{outcome::Pages, proc::vma, range::Range, report::Sealed, scratch};
 use linux_raw_sys::general as k;
 
 /// Prepares what the maker of this process's clones will be made by: gives the address of a [`Trampoline`]. To be
@@ -58,7 +52,6 @@ unsafe extern "C" fn bounce() -> ! {
     )
 }
 
-/// Where the maker begins.
 extern "C" fn begin(frozen: *mut Frozen) -> ! {
     // SAFETY: `prepare` has put its mapping where the trampoline takes it from; there is one maker, and nobody else
     // uses it.
@@ -106,7 +99,7 @@ impl Frozen {
     }
 
     /// Before anything else: whether the maker can do its work.
-    pub fn before() -> core::result::Result<(), Unfit> {
+    pub fn before() -> Fit {
         attributes::before()
     }
 
@@ -122,12 +115,7 @@ impl Frozen {
     /// The `own` descriptors of the maker get numbers that the program has none of. `in_child`: addresses of what was
     /// registered to run in children (`pthread_atfork(3)`). `renews`: the program has functions that renew in clones
     /// what must not be alike.
-    pub fn freeze(
-        &mut self,
-        own: &mut [&mut i32],
-        in_child: impl Iterator<Item = usize> + Clone,
-        renews: bool,
-    ) -> core::result::Result<(), Unfit> {
+    pub fn freeze(&mut self, own: &mut [&mut i32], in_child: impl Iterator<Item = usize> + Clone, renews: bool) -> Fit {
         stop::stop(self)?;
         look::threads(self)?;
         self.monotonic = clock(k::CLOCK_MONOTONIC);

@@ -1,11 +1,10 @@
 //! Memory of which a fork would not give a clone its own.
 
 use super::frozen::{Frozen, LeftOut, Mapping, Shared};
-use super::unfit::{Unfit, What};
-use crate::never_seal::Reason;
+use super::unfit::{Fit, Unfit, What};
 use crate::proc::vma::{self, Kind, Vma};
-use crate::range::Range;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PAGE, PROT_READ, PROT_WRITE, Result};
+use crate::{never_seal::Reason, range::Range};
 use linux_raw_sys::general as k;
 
 /// Most bytes of shared anonymous memory, which each clone copies.
@@ -18,7 +17,7 @@ pub const ANONYMOUS: &[u8] = b"/dev/zero (deleted)";
 const MEMORY_FILES: &[u8] = b"/dev/shm/";
 
 /// Looks at all mappings. Memory that forks leave out (`MADV_DONTFORK`; V8 has its heap so) is the program's too.
-pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
+pub fn look(frozen: &mut Frozen) -> Fit {
     let Frozen { text, shared, files, left_out, .. } = frozen;
     (shared.count, left_out.count) = (0, 0);
     let mut unfit = None;
@@ -38,8 +37,8 @@ pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
         }
         if v.shared && v.flags.has(b"mw") {
             unfit = unfit.or(shared.note(v).err());
-        } else if v.shared && v.deleted && files.is_copied(v.inode) {
-            // It would show what the template's has.
+        } else if v.deleted && files.is_copied(v.inode) {
+            // It would show what the template's has, and nothing that is written to the clone's.
             unfit = unfit.or(Some(Unfit::named(What::Mapping, 0, v.name())));
         }
         Ok(())
@@ -48,7 +47,7 @@ pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
 }
 
 impl Shared {
-    fn note(&mut self, v: &Vma) -> core::result::Result<(), Unfit> {
+    fn note(&mut self, v: &Vma) -> Fit {
         let unfit = Unfit::named(What::Mapping, 0, v.name());
         if v.name() != ANONYMOUS {
             // Nobody can open a deleted file, and a semaphore or lock in /dev/shm is the program's: clones would have
@@ -56,18 +55,25 @@ impl Shared {
             let own = v.deleted || v.name().starts_with(MEMORY_FILES);
             return if own { Err(unfit) } else { Ok(()) };
         }
-        let mapping = Mapping { range: v.range, prot: v.prot, inode: v.inode, offset: v.offset };
-        let end = |m: &Mapping| m.offset + m.range.len() as u64;
-        let known = &self.all[..self.count];
-        let twice = known.iter().any(|m| m.inode == v.inode && m.offset < end(&mapping) && mapping.offset < end(m));
-        let bytes: usize = known.iter().map(|m| m.range.len()).sum();
         // Nothing takes the place of memory that is sealed (mseal(2)).
-        if twice || bytes + v.range.len() > BYTES || v.flags.has(b"sl") || !can_be_copied(v) {
+        if v.range.len() > BYTES || v.flags.has(b"sl") || !can_be_copied(v) {
             return Err(unfit);
         }
-        *self.all.get_mut(self.count).ok_or(unfit)? = mapping;
+        let bytes = to_the_end(v.range).map_err(|_| unfit)?;
+        *self.all.get_mut(self.count).ok_or(unfit)? =
+            Mapping { range: v.range, prot: v.prot, inode: v.inode, offset: v.offset, bytes, flags: v.flags };
         self.count += 1;
-        Ok(())
+        if self.objects().map(|object| object.bytes).sum::<usize>() > BYTES { Err(unfit) } else { Ok(()) }
+    }
+
+    /// Of the mappings of each object the one that begins first in it.
+    fn objects(&self) -> impl Iterator<Item = &Mapping> {
+        let all = &self.all[..self.count];
+        all.iter().enumerate().filter_map(move |(i, mapping)| {
+            let other = |m: &&Mapping| m.inode == mapping.inode;
+            let is_first = !all[..i].iter().any(|m| other(&m) && m.offset <= mapping.offset);
+            (is_first && !all[i + 1..].iter().any(|m| other(&m) && m.offset < mapping.offset)).then_some(mapping)
+        })
     }
 }
 
@@ -81,6 +87,40 @@ fn can_be_copied(v: &Vma) -> bool {
     let all = || (v.range.start..v.range.end).step_by(PAGE).all(|at| sys::read_own(at, &mut [0]).is_ok());
     (readable || protect(PROT_READ)) && all() && (readable || protect(v.prot))
 }
+
+/// Bytes from the beginning of a mapping to the end of what is mapped. Of that a part may have been unmapped, which
+/// `mremap(2)` brings back.
+fn to_the_end(range: Range) -> Result<usize> {
+    const MOST: usize = BYTES / PAGE + 1;
+    let again = map_again(range.start, MOST * PAGE)?;
+    let (mut there, mut gone) = (range.len() / PAGE, MOST + 1);
+    while gone - there > 1 {
+        let pages = there.midpoint(gone);
+        let is_there = sys::read_own(again + (pages - 1) * PAGE, &mut [0]).is_ok();
+        *if is_there { &mut there } else { &mut gone } = pages;
+    }
+    // SAFETY: mapped here, and used by nobody.
+    unsafe { sys::munmap(again, MOST * PAGE) }?;
+    Ok(there * PAGE)
+}
+
+/// Maps shared memory once more, to be read.
+fn map_again(start: usize, len: usize) -> Result<usize> {
+    // SAFETY: none of what is mapped is moved; what it maps is mapped elsewhere, too (mremap(2), an `old_size` of 0).
+    unsafe {
+        let again = sys::mremap(start, 0, len, k::MREMAP_MAYMOVE as usize, 0)?;
+        sys::mprotect(again, len, PROT_READ).map(|()| again)
+    }
+}
+
+/// Flags of mappings that have been advised, and the advice.
+const ADVICE: [(&[u8; 2], u32); 5] = [
+    (b"dd", k::MADV_DONTDUMP),
+    (b"rr", k::MADV_RANDOM),
+    (b"sr", k::MADV_SEQUENTIAL),
+    (b"hg", k::MADV_HUGEPAGE),
+    (b"nh", k::MADV_NOHUGEPAGE),
+];
 
 /// How names of Java's archives of classes end.
 const ARCHIVE: &[u8] = b".jsa";
@@ -135,26 +175,31 @@ impl LeftOut {
 /// In a clone: copies what is shared, so that no other clone writes to it, and has its forks leave out what its
 /// template's did.
 pub fn renew(frozen: &Frozen) -> Result<()> {
+    for object in frozen.shared.objects() {
+        let old = map_again(object.range.start, object.bytes)?;
+        // SAFETY: the clone has one thread, which uses none of this memory but here; the copy takes the place of what
+        // it is a copy of, wherever that is mapped.
+        unsafe {
+            let copy = sys::mmap(0, object.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)?;
+            sys::copy_bytes(old, copy, object.bytes);
+            sys::munmap(old, object.bytes)?;
+            for mapping in frozen.shared.all[..frozen.shared.count].iter().filter(|m| m.inode == object.inode) {
+                let (start, len) = (mapping.range.start, mapping.range.len());
+                let part = copy + (mapping.offset - object.offset) as usize;
+                sys::mremap(part, 0, len, (k::MREMAP_MAYMOVE | k::MREMAP_FIXED) as usize, start)?;
+                if mapping.prot != PROT_READ | PROT_WRITE {
+                    sys::mprotect(start, len, mapping.prot)?;
+                }
+                for (_, advice) in ADVICE.iter().filter(|(letters, _)| mapping.flags.has(letters)) {
+                    sys::madvise(start, len, *advice)?;
+                }
+            }
+            sys::munmap(copy, object.bytes)?;
+        }
+    }
     for range in &frozen.left_out.all[..frozen.left_out.count] {
         // SAFETY: nothing is discarded.
         unsafe { sys::madvise(range.start, range.len(), k::MADV_DONTFORK) }?;
-    }
-    for mapping in &frozen.shared.all[..frozen.shared.count] {
-        let Mapping { range, prot, .. } = *mapping;
-        let readable = prot & PROT_READ != 0;
-        // SAFETY: the clone has one thread, which uses none of this memory but here; the copy takes the place of what
-        // it is a copy of.
-        unsafe {
-            let copy = sys::mmap(0, range.len(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)?;
-            if !readable {
-                sys::mprotect(range.start, range.len(), PROT_READ)?;
-            }
-            sys::copy_bytes(range.start, copy, range.len());
-            if prot != PROT_READ | PROT_WRITE {
-                sys::mprotect(copy, range.len(), prot)?;
-            }
-            sys::mremap_fixed(copy, range.len(), range.start)?;
-        }
     }
     Ok(())
 }

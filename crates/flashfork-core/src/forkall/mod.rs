@@ -58,4 +58,4 @@ pub use maker::prepare;
 pub use raw::{CloneArguments, call, start};
 pub use seize::Seized;
 pub use thread::Gate;
-pub use unfit::{Unfit, WORDS, What};
+pub use unfit::{Fit, Unfit, WORDS, What};

@@ -4,13 +4,14 @@ use super::frozen::{Entry, Files, Kind, NONE};
 use super::open::{duplicate_to, place, set_flags};
 use super::raw::{at, call, into};
 use super::sockets::{self, UNREAD};
-use super::unfit::{Unfit, What};
+use super::unfit::{Fit, Unfit, What};
 use crate::sys::{self, Errno, Result};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
 const FIONREAD: usize = 0x541b;
 const F_SETPIPE_SZ: usize = 1031;
+pub const F_GETPIPE_SZ: usize = 1032;
 const SPLICE_F_NONBLOCK: usize = 2;
 const MSG_DONTWAIT: usize = 0x40;
 const MSG_PEEK_DONTWAIT: usize = 2 | MSG_DONTWAIT;
@@ -53,6 +54,11 @@ pub fn pipe(entry: &Entry, all: &[Entry]) -> Result<()> {
         return place(writes, entry);
     }
     let [reads, writes] = sized(packets, entry.count)?;
+    // A user may have only so much in pipes (`pipe-user-pages-soft`).
+    // SAFETY: takes numbers.
+    if unsafe { call(Sysno::fcntl, [reads as usize, F_GETPIPE_SZ]) }? < entry.count {
+        return Err(Errno::ENOBUFS);
+    }
     let left = waiting(entry.number)? as usize;
     if left > 0 && (packets != 0 || writer.is_none()) {
         tee(entry.number, writes, left)?;
@@ -155,7 +161,7 @@ fn copy_options_of_unix(entry: &Entry, to: i32) -> Result<()> {
 
 /// When the program has ended: has whoever is at the other end of its connections see that, and keeps what has come
 /// from there and was not read.
-pub fn end_connections(files: &mut Files) -> core::result::Result<(), Unfit> {
+pub fn end_connections(files: &mut Files) -> Fit {
     for i in 0..files.count {
         let entry = files.all[i];
         if entry.kind == Kind::Outside {

@@ -2,8 +2,8 @@
 
 use super::frozen::{Frozen, INFO, Pending, Sent};
 use super::raw::call;
-use super::unfit::{Unfit, What};
-use crate::sys::{self, Errno, Result};
+use super::unfit::{Fit, Unfit, What};
+use crate::sys::{self, Result};
 use syscalls::Sysno;
 
 const PTRACE_GETSIGINFO: usize = 0x4202;
@@ -11,7 +11,7 @@ const PTRACE_PEEKSIGINFO: usize = 0x4209;
 const SHARED: u32 = 1;
 
 impl Pending {
-    fn push(&mut self, tid: i32, info: [u8; INFO]) -> core::result::Result<(), Unfit> {
+    fn push(&mut self, tid: i32, info: [u8; INFO]) -> Fit {
         let place = self.all.get_mut(self.count).ok_or(Unfit::new(What::Signals, tid))?;
         *place = Sent { tid, info };
         self.count += 1;
@@ -44,7 +44,7 @@ const SENDER: usize = 16;
 const OWN: i32 = -1;
 
 /// A thread has stopped with a signal that it was about to get.
-pub fn taken(pending: &mut Pending, tid: i32) -> core::result::Result<(), Unfit> {
+pub fn taken(pending: &mut Pending, tid: i32) -> Fit {
     let mut info = [0u8; INFO];
     // SAFETY: the kernel writes one siginfo_t.
     unsafe { sys::ptrace(PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as usize)? };
@@ -52,7 +52,7 @@ pub fn taken(pending: &mut Pending, tid: i32) -> core::result::Result<(), Unfit>
 }
 
 /// Those that wait in the kernel.
-pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
+pub fn look(frozen: &mut Frozen) -> Fit {
     let Frozen { threads, count, pid, pending, .. } = frozen;
     for thread in &threads[..*count] {
         peek(pending, thread.tid, false)?;
@@ -63,7 +63,7 @@ pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
     Ok(())
 }
 
-fn peek(pending: &mut Pending, tid: i32, shared: bool) -> core::result::Result<(), Unfit> {
+fn peek(pending: &mut Pending, tid: i32, shared: bool) -> Fit {
     /// `struct ptrace_peeksiginfo_args`.
     #[repr(C)]
     struct Which {
@@ -90,6 +90,17 @@ fn peek(pending: &mut Pending, tid: i32, shared: bool) -> core::result::Result<(
 }
 
 impl Pending {
+    /// In a clone, before it has its own limits: the program may have lowered this since.
+    pub fn lift_limit(&self) -> Result<()> {
+        /// `RLIMIT_SIGPENDING`.
+        const LIMIT: u32 = 11;
+        if self.count == 0 {
+            return Ok(());
+        }
+        let [_, hard] = sys::getrlimit(LIMIT)?;
+        sys::setrlimit(LIMIT, [hard, hard])
+    }
+
     /// In a clone: sends those that wait for the whole process, by its main thread.
     pub fn renew_of_process(&self) -> Result<()> {
         // SAFETY: the kernel reads one siginfo_t.
@@ -111,11 +122,8 @@ impl Pending {
             if sent.sender() == Some(OWN) {
                 sent.set_sender(sys::getpid());
             }
-            match send(sent.signal() as usize, sent.info.as_ptr() as usize) {
-                // More than the caller may have pending (`RLIMIT_SIGPENDING`), as for any other sender.
-                Ok(_) | Err(Errno::EAGAIN) => {}
-                Err(e) => return Err(e),
-            }
+            // EAGAIN: the user may have no more pending.
+            send(sent.signal() as usize, sent.info.as_ptr() as usize)?;
         }
         Ok(())
     }

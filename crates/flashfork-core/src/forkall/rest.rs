@@ -10,7 +10,7 @@ use super::frozen::{Entry, Files, Frozen, Kind, NONE, Rest, Thread};
 use super::pairs::{is_at_end, waiting};
 use super::raw::{behind_number, call, into};
 use super::sockets;
-use super::unfit::{Unfit, What};
+use super::unfit::{Fit, Unfit, What};
 use crate::scratch;
 use crate::sys::{self, Errno, Result};
 use linux_raw_sys::general as k;
@@ -47,7 +47,7 @@ const ARGUMENTS: [usize; 6] = [register::RDI, register::RSI, register::RDX, regi
 type Again = (Sysno, [usize; 6]);
 
 /// Has clones go on with them. When descriptors and pending signals are known.
-pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
+pub fn look(frozen: &mut Frozen) -> Fit {
     let Frozen { threads, count, files, pending, .. } = frozen;
     for thread in &mut threads[..*count] {
         // A signal would have cut it short, too.

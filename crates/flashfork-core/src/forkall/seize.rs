@@ -5,10 +5,9 @@
 //! thread, with that thread's credentials, capabilities, filters and sandboxes. What is told from inside (the address
 //! of a [`Trampoline`]) may be false: then the program does with its own rights what it could do anyway.
 
-use super::inject::inject_at;
 use super::raw::{call, into};
-use super::trampoline::Trampoline;
-use super::unfit::{Unfit, What};
+use super::unfit::{Fit, Unfit, What};
+use super::{inject::inject_at, trampoline::Trampoline};
 use crate::sys::{self, Errno};
 use crate::threads::status::{self, Condition, Patience};
 use linux_raw_sys::general as k;
@@ -39,7 +38,7 @@ impl Seized {
     ///
     /// # Errors
     /// What stands against it.
-    pub fn new(pid: i32) -> core::result::Result<Seized, Unfit> {
+    pub fn new(pid: i32) -> Fit<Seized> {
         if status::is_traced(pid, pid) {
             return Err(Unfit::new(What::Traced, pid));
         }
@@ -80,7 +79,7 @@ impl Seized {
     ///
     /// # Errors
     /// What stands against it.
-    pub fn make_maker(self, trampoline: usize) -> core::result::Result<i32, Unfit> {
+    pub fn make_maker(self, trampoline: usize) -> Fit<i32> {
         const FLAGS: u32 = k::CLONE_VM | k::CLONE_SIGHAND | k::CLONE_PARENT | k::CLONE_UNTRACED;
         const AF_UNIX: usize = 1;
         const SOCK_SEQPACKET: usize = 5;

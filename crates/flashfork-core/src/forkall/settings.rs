@@ -3,14 +3,14 @@
 use super::alike::line;
 use super::frozen::{Frozen, PATH, Settings};
 use super::raw::{call, into};
-use super::unfit::{Unfit, What};
+use super::unfit::{Fit, Unfit, What};
 use crate::proc::text::{ProcPath, read_file};
 use crate::sys;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
 /// When the maker's descriptors are where the program has none, and the program is still there.
-pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
+pub fn look(frozen: &mut Frozen) -> Fit {
     let pid = frozen.pid;
     let main = *frozen.main().ok_or(Unfit::new(What::MainEnded, pid))?;
     let Frozen { settings, small, .. } = frozen;

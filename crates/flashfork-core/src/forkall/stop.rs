@@ -2,7 +2,7 @@
 
 use super::frozen::{Frozen, THREADS};
 use super::pending;
-use super::unfit::{Unfit, What};
+use super::unfit::{Fit, Unfit, What};
 use crate::proc::directory::for_each_entry;
 use crate::proc::text::{ProcPath, decimal, read_file};
 use crate::sys::{self, Errno};
@@ -17,7 +17,7 @@ const WNOHANG: u32 = 1;
 const WALL: u32 = 0x4000_0000;
 
 /// Stops them all. A stopped thread starts no new one: it is over when a whole list holds none that isn't stopped.
-pub fn stop(frozen: &mut Frozen) -> Result<(), Unfit> {
+pub fn stop(frozen: &mut Frozen) -> Fit {
     let mut patience = Patience::begin();
     frozen.count = 0;
     frozen.pending.count = 0;
@@ -45,7 +45,7 @@ fn named(what: What, pid: i32, tid: i32) -> Unfit {
 }
 
 /// Whether there were any that aren't on the list.
-fn seize_new(frozen: &mut Frozen) -> Result<bool, Unfit> {
+fn seize_new(frozen: &mut Frozen) -> Fit<bool> {
     let Frozen { list, threads, count, pid, .. } = frozen;
     let pid = *pid;
     let mut new = false;

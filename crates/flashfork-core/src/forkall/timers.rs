@@ -3,7 +3,7 @@
 use super::frozen::{Frozen, TIMERS, Timer};
 use super::inject::inject;
 use super::raw::{at, call, into};
-use super::unfit::{Unfit, What};
+use super::unfit::{Fit, Unfit, What};
 use crate::proc::text::{Lines, ProcPath, decimal, number};
 use crate::sys::{self, Result};
 use linux_raw_sys::general::CLOCK_PROCESS_CPUTIME_ID;
@@ -17,7 +17,7 @@ const SIGEV_NONE: i32 = 1;
 const SIGEV_THREAD_ID: i32 = 4;
 
 /// By the kernel's list (`proc_pid_timers(5)`) and the main thread.
-pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
+pub fn look(frozen: &mut Frozen) -> Fit {
     let answers = (&raw mut frozen.answers) as usize;
     let Some(main) = frozen.main().copied() else { return Err(Unfit::new(What::MainEnded, frozen.pid)) };
     // SAFETY: memory of the maker's, where nobody else writes meanwhile.
@@ -58,7 +58,7 @@ pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
 }
 
 impl Timer {
-    fn field(&mut self, line: &[u8]) -> core::result::Result<(), Unfit> {
+    fn field(&mut self, line: &[u8]) -> Fit {
         let unfit = Unfit::new(What::Timer, self.id);
         if let Some(rest) = line.strip_prefix(b"signal: ") {
             let slash = rest.iter().position(|b| *b == b'/').ok_or(unfit)?;

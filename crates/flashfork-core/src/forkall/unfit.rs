@@ -75,9 +75,9 @@ pub enum What {
     Process,
     /// A descriptor whose events send a signal.
     Signalled,
-    /// Watches of `inotify(7)`.
+    /// Watches or events of `inotify(7)`.
     Watches,
-    /// Shared memory that is mapped twice, or is a file.
+    /// Shared memory of which clones can't have a copy, or that is a file.
     Mapping,
     /// Private huge pages of the host's pool.
     HugePages,
@@ -168,9 +168,9 @@ pub const WORDS: [(&str, &str); 49] = [
         "a descriptor that sends it signals (F_SETOWN, F_SETSIG, O_ASYNC, F_NOTIFY, a lease)",
         "have it ask for them later",
     ),
-    ("watches of inotify", "have it watch files later, or without watching"),
+    ("watches of inotify, or unread events", "have it watch files later, or without watching"),
     (
-        "shared memory that is mapped twice, sealed or guarded, or from a file of memory",
+        "shared memory that is sealed or guarded, more than 64 MB of it, or from a file of memory",
         "have it make that later; of Java choose another collector than ZGC, of .NET set DOTNET_EnableWriteXorExecute=0",
     ),
     (
@@ -229,6 +229,9 @@ pub struct Unfit {
     /// What the kernel calls it; zeros behind it.
     pub name: [u8; NAME],
 }
+
+/// Whether it can be.
+pub type Fit<T = ()> = core::result::Result<T, Unfit>;
 
 impl Unfit {
     /// With a number.

@@ -7,15 +7,12 @@
 
 pub(crate) mod known;
 
-use crate::name::DEVICE;
-use crate::never_seal::Reason;
-use crate::outcome::Purpose;
-use crate::proc::directory::for_each_entry;
 use crate::proc::text::{ProcPath, decimal, field, read_file};
 use crate::proc::vma::{Kind, Vma};
-use crate::region::watch;
-use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
+use crate::{
+    name::DEVICE, never_seal::Reason, outcome::Purpose, proc::directory::for_each_entry, region::watch, state::STATE,
+};
 use known::{HARMLESS_MAPPINGS, of_device, of_family, of_target};
 
 /// Whose descriptors are looked at.
@@ -71,7 +68,6 @@ impl Process {
     }
 }
 
-/// Where the devices are.
 const DEVICES: &[u8] = b"/dev/";
 
 /// Whether a descriptor is a character device that isn't known to be harmless. Before such a device is asked for

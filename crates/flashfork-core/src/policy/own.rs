@@ -1,14 +1,10 @@
 //! The calling process, as the policy asks about it.
 
 use super::{Process, UNTOLD};
-use crate::outcome::Purpose;
 use crate::proc::text::{decimal, words};
-use crate::seal::generations::Memfds;
-use crate::seal::vain;
-use crate::state::STATE;
-use crate::sys;
 use crate::threads::errand::{self, Who};
 use crate::threads::{self, table};
+use crate::{outcome::Purpose, seal::generations::Memfds, seal::vain, state::STATE, sys};
 
 /// See the module.
 pub struct Own;

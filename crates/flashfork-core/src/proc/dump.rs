@@ -5,18 +5,15 @@
 //! away before ([`crate::answers::exec`]), and where that could not be, the shim does it there.
 
 use super::text::{number, read_file};
-use crate::apart::Apart;
-use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
+use crate::{apart::Apart, state::STATE};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const FILTER: &CStr = c"/proc/self/coredump_filter";
 
-/// Private anonymous memory, which sealed memory was.
 const ANONYMOUS_PRIVATE: u64 = 1 << 0;
 
-/// Private file memory.
 const FILE_PRIVATE: u64 = 1 << 2;
 
 /// Shared memory of files on persistent memory (DAX): the mark. Who dumps that dumps private file memory too, and then

@@ -6,13 +6,11 @@
 //! ([`crate::answers::sandbox`]). Where they can't be, it drops.
 
 use super::Region;
-use crate::calls;
 use crate::filter::{self, end_in_silence, trial};
 use crate::outcome::{Outcome, Pages};
 use crate::session::{self, Wait};
-use crate::state::STATE;
-use crate::sys;
 use crate::threads::{exclusive, table};
+use crate::{calls, state::STATE, sys};
 use core::sync::atomic::Ordering::SeqCst;
 
 /// Asked once, when a region is sealed.

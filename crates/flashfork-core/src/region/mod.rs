@@ -20,16 +20,13 @@ mod written;
 
 pub use choice::Way;
 
-use crate::outcome::Pages;
-use crate::proc::headroom::Limits;
-use crate::range::Range;
 use crate::seal::copy::{CHUNK, Window};
-use crate::seal::limits::SLACK;
-use crate::seal::limits::ThpAllowed;
-use crate::seal::remap::ATTEMPTS;
-use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PAGE};
 use crate::sys::{PROT_NONE, PROT_READ, PROT_WRITE, RLIMIT_FSIZE, Result};
+use crate::{
+    outcome::Pages, proc::headroom::Limits, range::Range, seal::limits::SLACK, seal::limits::ThpAllowed,
+    seal::remap::ATTEMPTS, state::STATE,
+};
 use choice::Choice;
 use linux_raw_sys::general as k;
 use watch::WATCHED;
@@ -193,6 +190,7 @@ impl Region {
             sys::die(sys::getpid());
         }
         self.source = self.map_source(fd);
+        STATE.unsealed.forget();
         self.fd = None;
         sys::close(fd);
         Ok(())

@@ -9,9 +9,8 @@
 //!
 //! The list of them lies apart: a restore of the process leaves it, as it leaves descriptors open.
 
-use crate::apart::Apart;
-use crate::range::Range;
 use crate::sys::{self, Errno, Result};
+use crate::{apart::Apart, range::Range};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use linux_raw_sys::general as k;

@@ -17,16 +17,12 @@ use super::copies::{Copies, Vain};
 use super::watch::WATCHED;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::scan::{self, Ask, FILE, HUGE_PAGE, PRESENT, Region, SWAPPED, WRITTEN, ZERO};
-use crate::proc::text;
-use crate::proc::vma::Vma;
-use crate::range::Range;
-use crate::state::STATE;
 use crate::sys::{self, Errno, PAGE, PROT_READ, PROT_WRITE, Result, Status};
+use crate::{proc::text, proc::vma::Vma, range::Range, state::STATE};
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 use linux_raw_sys::general as k;
 
-/// What a scan finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Find {
     /// Pages that are not protected. A 2 MB page is the memfd's, and left out.
@@ -170,7 +166,6 @@ impl Written {
         copied
     }
 
-    /// The number of a page.
     fn index(&self, page: usize) -> usize {
         (page - self.range.start) / PAGE
     }

@@ -12,15 +12,12 @@
 //! gives them on request alone (madvise(2)). Who has forbidden himself huge pages (`PR_SET_THP_DISABLE`) gets none.
 
 use super::{offset, unseal};
-use crate::apart::Apart;
 use crate::arena::{Arena, Run};
-use crate::outcome::Error;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::scan::{self, Ask, Region};
-use crate::proc::vma::Kind;
-use crate::range::Range;
 use crate::sys::{self, Errno, HUGE, Result};
+use crate::{apart::Apart, outcome::Error, proc::vma::Kind, range::Range};
 use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// Most groups of neighbours. What is beyond stays sealed.

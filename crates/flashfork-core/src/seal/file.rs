@@ -14,12 +14,8 @@
 //! in what its children have taken, in a stop of the whole process group, in the number of namespaces that it may have.
 
 use super::offset;
-use crate::apart::Apart;
-use crate::arena::Run;
-use crate::filter;
-use crate::proc::vma;
-use crate::range::Range;
 use crate::sys::{self, Errno, HUGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
+use crate::{apart::Apart, arena::Run, filter, proc::vma, range::Range};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -171,7 +167,6 @@ fn takes(run: &Run) -> bool {
     run.prot & PROT_EXEC == 0
 }
 
-/// The whole 2 MB blocks of a range.
 fn whole_blocks(range: Range) -> Range {
     let (start, end) = (range.start.next_multiple_of(HUGE), range.end & !(HUGE - 1));
     Range::new(start, end.max(start))

@@ -3,10 +3,8 @@
 use super::generations::{MAX_GENERATIONS, MAX_PARTS};
 use super::vetted::VETTED;
 use super::{limits, plan, unseal};
-use crate::arena::Arena;
-use crate::never_seal::Reason;
 use crate::outcome::{Error, Step};
-use crate::threads::pauses::Pauses;
+use crate::{arena::Arena, never_seal::Reason, threads::pauses::Pauses};
 
 /// Makes the plan; says whether it folds all generations into one.
 pub fn plan_or_fold(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<bool, Error> {

@@ -18,20 +18,14 @@
 //! the loader would map it.
 
 use super::{limits, offset};
-use crate::apart::Apart;
 use crate::arena::{Arena, Run};
-use crate::calls::found::Part;
 use crate::calls::object::{Object, Reader};
-use crate::never_seal;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::vma::{self, Kind, Vma};
-use crate::range::Range;
-use crate::scratch;
-use crate::snapshot;
-use crate::state::STATE;
 use crate::sys::{
     self, Errno, MAP_FIXED, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE, Result, Status,
 };
+use crate::{apart::Apart, calls::found::Part, never_seal, range::Range, scratch, snapshot, state::STATE};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use linux_raw_sys::general as k;
@@ -231,7 +225,6 @@ impl Entry {
         path
     }
 
-    /// Inode and device.
     fn file(&self) -> (u64, [u32; 2]) {
         (self.inode.load(SeqCst), self.device.each_ref().map(|part| part.load(SeqCst)))
     }

@@ -4,17 +4,12 @@
 use super::aside::{Aside, STEP};
 use super::copy::{self, CHUNK, DEAR, SHORT_CHUNK, Window};
 use super::file::{self, Filled, Mounted};
-use super::fold::plan_or_fold;
-use super::limits::SLACK;
+use super::{fold::plan_or_fold, limits::SLACK};
 use super::{offset, plan, remap};
 use crate::arena::{Arena, MAX_RUNS, Run};
-use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Pages, Step};
-use crate::proc::headroom::Limits;
-use crate::range::Range;
-use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
-use crate::threads::pauses::Pauses;
+use crate::{never_seal::Reason, proc::headroom::Limits, range::Range, state::STATE, threads::pauses::Pauses};
 
 /// Fills them.
 pub(crate) struct Maker<'a> {

@@ -28,20 +28,12 @@ pub(crate) mod vain;
 pub(crate) mod vetted;
 pub(crate) mod witness;
 
-use crate::arena::Arena;
-use crate::calls;
-use crate::code;
-use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Pages, Step};
-use crate::proc::dump;
-use crate::proc::headroom::Limits;
-use crate::range::Range;
-use crate::report::Sealed;
-use crate::restartable;
 use crate::session::{self, Wait};
-use crate::sys;
-use crate::threads::exclusive;
-use crate::threads::pauses::Pauses;
+use crate::{
+    arena::Arena, calls, code, never_seal::Reason, proc::dump, proc::headroom::Limits, range::Range, report::Sealed,
+    restartable, sys, threads::exclusive, threads::pauses::Pauses,
+};
 use dense::DENSE;
 use file::{Filled, Mounted};
 use fold::plan_or_fold;
@@ -165,8 +157,8 @@ fn seal_all(arena: &mut Arena, pages: Pages, mut pauses: Option<Pauses>) -> Resu
 
 /// Sees to it that every call that means something else on sealed memory is seen, or refuses.
 pub(crate) fn take_calls(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<(), Error> {
-    calls::take(arena, pauses)?;
-    match code::process::look(arena).map_err(|e| Error::System(Step::Look, e))? {
+    let executable = calls::take(arena, pauses)?;
+    match code::process::look(arena, executable).map_err(|e| Error::System(Step::Look, e))? {
         Some(reason) => Err(Error::Refused(reason)),
         None => Ok(()),
     }

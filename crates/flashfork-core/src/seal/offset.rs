@@ -7,8 +7,7 @@
 //! `/proc/thread-self/maps`.
 
 use crate::proc::vma::{Flags, Kind, Vma};
-use crate::range::Range;
-use crate::sys::HUGE;
+use crate::{range::Range, sys::HUGE};
 use linux_raw_sys::general as k;
 
 /// Length of every memfd: large enough that no mapping reaches the end.

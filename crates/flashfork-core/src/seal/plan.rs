@@ -8,21 +8,15 @@
 
 use super::dense::{self, DENSE};
 use super::generations::{GENERATIONS, Identity, Memfds, PLACES};
-use super::offset;
-use super::vetted::VETTED;
-use super::witness::Ours;
+use super::{offset, vetted::VETTED, witness::Ours};
 use crate::arena::{Arena, MAX_HOLES, MAX_RUNS, Run, VmaRecord};
-use crate::calls::object::Reader;
-use crate::kernel_writers;
 use crate::never_seal::{Reason, judge};
-use crate::own_pages;
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
-use crate::restartable;
-use crate::snapshot;
 use crate::state::{MAX_EXCLUDED, STATE};
 use crate::sys::{Errno, HUGE, PAGE, Result};
+use crate::{calls::object::Reader, kernel_writers, own_pages, restartable, snapshot};
 
 /// Least bytes of a run where small ones are sealed. A fork copies no entry for each of its pages then (0.1 µs), and a
 /// clone that reads there has a fault for every sixteenth (1 µs): what is smaller is mostly in use.
@@ -270,7 +264,6 @@ impl Blocks {
         arena.most != 0 && arena.planned() + self.run.range.len() >= arena.most
     }
 
-    /// Begins a run.
     fn begin(&mut self, at: usize) {
         self.run = Run { range: Range::new(at, at), filled: 0, present: self.tells_present, ..self.run };
     }

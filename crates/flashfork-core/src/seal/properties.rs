@@ -1,11 +1,9 @@
 //! What a program has asked for a mapping besides its protection: what takes the mapping's place must have it too.
 
 use super::offset;
-use crate::never_seal::Reason;
-use crate::proc::pagemap;
 use crate::proc::vma::{self, Flags};
-use crate::range::Range;
 use crate::sys::{self, Errno, PAGE, Result};
+use crate::{never_seal::Reason, proc::pagemap, range::Range};
 use linux_raw_sys::general as k;
 
 /// Advice that is a promise: new memory without it would not be like the old.

@@ -11,21 +11,16 @@
 //! that: what is the memfd's there has no writer.
 
 use super::aside::{Aside, MOST};
-use super::generations::GENERATIONS;
-use super::plan;
+use super::{generations::GENERATIONS, plan};
 use crate::arena::{Arena, Run};
-use crate::kernel_writers;
-use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Step};
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::scan::{self, Ask};
-use crate::proc::vma::Kind;
 use crate::range::{Range, subtract};
 use crate::session::{self, Wait};
-use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE, Result};
-use crate::threads::exclusive;
+use crate::{kernel_writers, never_seal::Reason, proc::vma::Kind, state::STATE, threads::exclusive};
 use linux_raw_sys::general as k;
 
 /// Fewer pages in a row stay: the call takes a microsecond, as long as several forks and clones' ends take for them.
@@ -145,7 +140,6 @@ struct Walk<'a> {
     pagemap: Pagemap<'a>,
     aside: Aside,
     late_at: u64,
-    /// Bytes dropped.
     bytes: u64,
     /// See [`Dropped::next`].
     next: u64,

@@ -1,12 +1,9 @@
 //! What exists twice, or for nobody: what an engine that seals part by part asks about.
 
-use super::generations::Memfds;
-use super::plan;
-use super::witness::Ours;
-use crate::arena::Arena;
+use super::{generations::Memfds, plan, witness::Ours};
 use crate::outcome::{Error, Outcome, Step};
 use crate::session::{self, Wait};
-use crate::threads::errand;
+use crate::{arena::Arena, threads::errand};
 
 /// Bytes of sealed memory that were written since, in generations after this one and those that no other process has;
 /// none when that can't be told now.

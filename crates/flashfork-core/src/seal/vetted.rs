@@ -7,12 +7,8 @@
 //! mappings says each time.
 
 use super::offset;
-use crate::apart::Apart;
 use crate::proc::vma::{Kind, Vma};
-use crate::range::Range;
-use crate::snapshot;
-use crate::state::STATE;
-use crate::sys::HUGE;
+use crate::{apart::Apart, range::Range, snapshot, state::STATE, sys::HUGE};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 /// Most mappings that are remembered. The others are judged when nothing is left of these.

@@ -7,10 +7,9 @@
 //! be alone.
 
 use super::generations::{GENERATIONS, PLACES};
-use crate::apart::Apart;
-use crate::proc::pagemap;
 use crate::proc::vma::{Kind, Vma};
 use crate::sys::{self, PAGE};
+use crate::{apart::Apart, proc::pagemap};
 use core::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 

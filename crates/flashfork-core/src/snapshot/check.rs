@@ -2,14 +2,9 @@
 
 use super::table::{Saved, Table};
 use super::{Error, Step};
-use crate::kernel_writers;
-use crate::never_seal::Reason;
-use crate::outcome::Purpose;
 use crate::proc::text::{field, read_file};
-use crate::proc::vma::Kind;
-use crate::state::STATE;
 use crate::sys::{self, Errno};
-use crate::threads::alone;
+use crate::{kernel_writers, never_seal::Reason, outcome::Purpose, proc::vma::Kind, state::STATE, threads::alone};
 use linux_raw_sys::general as k;
 
 /// Everything but the mappings that may stand in the way. Gives whether it is known that the program has made no call

@@ -1,9 +1,7 @@
 //! Which snapshot there is.
 
 use super::table::{OWN, Table};
-use crate::apart::Apart;
-use crate::range::Range;
-use crate::region::choice::Way;
+use crate::{apart::Apart, range::Range, region::choice::Way};
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering::SeqCst};
 
 /// The table of the snapshot there is, or null.

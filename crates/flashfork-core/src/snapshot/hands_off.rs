@@ -1,9 +1,7 @@
 //! What no restore touches.
 
 use super::table::{self, MAX_NAMED, Table};
-use crate::own_pages;
-use crate::range::Range;
-use crate::sys;
+use crate::{own_pages, range::Range, sys};
 
 /// Ranges of the engine's own.
 const OWN: usize = 2 * table::OWN + own_pages::COUNT;

@@ -14,10 +14,9 @@ use super::{calls_tell_of_mappings, compare};
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::text::{decimal, words};
 use crate::proc::vma::{Kind, Vma};
-use crate::range::Range;
 use crate::region::watch::{File, WATCHED};
-use crate::state::STATE;
 use crate::sys::{self, PAGE, Result};
+use crate::{range::Range, state::STATE};
 
 /// Most mappings that are compared so.
 pub const MOST: usize = 4096;

@@ -34,13 +34,8 @@ use table::Table;
 
 pub use crate::region::choice::Way;
 
-use crate::code::remembered::CODE;
-use crate::filter::trial;
-use crate::never_seal::Reason;
-use crate::outcome;
-use crate::range::Range;
-use crate::state::STATE;
 use crate::sys::{self, Errno};
+use crate::{code::remembered::CODE, filter::trial, never_seal::Reason, outcome, range::Range, state::STATE};
 use core::sync::atomic::Ordering::SeqCst;
 
 /// What a snapshot covers beside what it always does.

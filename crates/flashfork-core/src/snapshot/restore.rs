@@ -4,16 +4,13 @@ use super::mappings::Since;
 use super::table::{Change, Entry, Saved, Table, Treatment};
 use super::{Error, Step, asm, calls_tell_of_mappings, check, compare, current, limits, mappings, watched};
 use crate::proc::pagemap::{Pagemap, Which};
-use crate::proc::scan::Region;
-use crate::proc::vma::Kind;
 use crate::range::{Range, subtract};
-use crate::region::choice::Way;
 use crate::region::watch::{File, WATCHED};
-use crate::seal::offset;
-use crate::seal::remap::ATTEMPTS;
-use crate::state::STATE;
 use crate::sys::{
     self, ADDRESSES, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE,
+};
+use crate::{
+    proc::scan::Region, proc::vma::Kind, region::choice::Way, seal::offset, seal::remap::ATTEMPTS, state::STATE,
 };
 use linux_raw_sys::general as k;
 

@@ -2,12 +2,9 @@
 
 use super::mappings::{self, Layout, Mapping};
 use super::watched::{self, Watch};
-use crate::arena::Arena;
 use crate::proc::vma::{Flags, Kind, Vma};
-use crate::range::Range;
-use crate::region::choice::Choice;
-use crate::region::watch::WATCHED;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
+use crate::{arena::Arena, range::Range, region::choice::Choice, region::watch::WATCHED};
 use linux_raw_sys::general as k;
 
 /// Most pieces of mappings.

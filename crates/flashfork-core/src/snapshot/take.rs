@@ -1,29 +1,17 @@
 //! Takes a snapshot: seals what is large, copies the rest, writes down the mappings.
 
-use super::check;
-use super::current::CURRENT;
-use super::hands_off::hands_off;
 use super::table::{Before, Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment};
 use super::{Error, Options, Step, asm};
-use crate::code::process;
-use crate::never_seal::Reason;
-use crate::outcome::Pages;
-use crate::proc::directory;
-use crate::proc::dump;
+use super::{check, current::CURRENT, hands_off::hands_off};
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::text::{field, read_file};
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
-use crate::restartable;
-use crate::seal::limits;
-use crate::seal::maker::Maker;
-use crate::seal::offset;
-use crate::seal::plan;
-use crate::seal::take_calls;
-use crate::seal::unseal;
-use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, Result as SysResult};
-use crate::threads::exclusive;
+use crate::{
+    code::process, never_seal::Reason, outcome::Pages, proc::directory, proc::dump, restartable, seal::limits,
+    seal::maker::Maker, seal::offset, seal::plan, seal::take_calls, seal::unseal, state::STATE, threads::exclusive,
+};
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
 
@@ -340,7 +328,6 @@ fn plain(v: &Vma) -> bool {
     !special.into_iter().any(|letters| v.flags.has(letters))
 }
 
-/// Maps the copies for reading.
 fn map_copies(fd: i32, len: usize) -> SysResult<Range> {
     if len == 0 {
         return Ok(Range::default());

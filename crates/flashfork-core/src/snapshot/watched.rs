@@ -12,15 +12,10 @@
 use super::restore;
 use super::table::{Change, Entry, Saved, Table};
 use crate::proc::lookup::{self, Wanted};
-use crate::proc::pagemap::Pagemap;
 use crate::proc::scan::{Ask, FILE, HUGE_PAGE, PRESENT, Region, SWAPPED, WATCHED as IS_WATCHED, WRITTEN, ZERO};
-use crate::proc::vma::Kind;
-use crate::range::Range;
 use crate::region::copies::{Copies, Vain};
-use crate::region::watch::WATCHED;
-use crate::scratch;
-use crate::state::STATE;
 use crate::sys::{self, ADDRESSES, Errno, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result};
+use crate::{proc::pagemap::Pagemap, proc::vma::Kind, range::Range, region::watch::WATCHED, scratch, state::STATE};
 use linux_raw_sys::general as k;
 
 /// Most mappings that are watched, and most runs of pages of one look: more are not worth it.
@@ -210,7 +205,6 @@ pub fn end(table: &mut Table) {
     }
 }
 
-/// Maps what was sealed for reading.
 fn map_sources(table: &mut Table) -> Result<()> {
     if table.sealed == 0 {
         return Ok(());
@@ -400,7 +394,6 @@ fn compare(table: &Table, saved: &Saved) -> usize {
     found
 }
 
-/// Which pages are looked for.
 #[derive(Clone, Copy)]
 enum Look {
     /// All that are there.

@@ -3,8 +3,7 @@
 use super::files::{O_RDONLY, close, open, pread};
 use super::raw::{Result, syscall1, syscall2, syscall3, syscall4, syscall5, syscall6};
 use super::threads::gettid;
-use linux_raw_sys::general as k;
-use linux_raw_sys::prctl as p;
+use linux_raw_sys::{general as k, prctl as p};
 use syscalls::{Errno, Sysno};
 
 /// Bytes in a small page.

@@ -2,8 +2,7 @@
 
 use super::files::readlink;
 use super::raw::{Result, syscall0, syscall1, syscall2, syscall3, syscall4, syscall5};
-use linux_raw_sys::general as k;
-use linux_raw_sys::prctl as p;
+use linux_raw_sys::{general as k, prctl as p};
 use syscalls::{Errno, Sysno};
 
 /// Whether forks of this process are on demand (`PR_GET_ODF`, kernel/series/0013). `EINVAL`: not in this kernel.

@@ -3,16 +3,10 @@
 
 use super::alone::{alone, alone_now};
 use super::errand::{self, Who};
-use super::helper;
-use super::pauses::Pauses;
-use super::table;
-use crate::arena::Arena;
-use crate::kernel_writers;
-use crate::never_seal::Reason;
+use super::{helper, pauses::Pauses, table};
 use crate::outcome::{Error, Outcome, Purpose, Step};
-use crate::region::watch::WATCHED;
-use crate::state::STATE;
 use crate::sys::{self, Errno};
+use crate::{arena::Arena, kernel_writers, never_seal::Reason, region::watch::WATCHED, state::STATE};
 
 /// Runs `f` when nobody else uses this process's memory, in a thread with a table of descriptors of its own; with other
 /// threads, and where they may be stopped, in a helper that can stop them, and so where the program has no descriptor

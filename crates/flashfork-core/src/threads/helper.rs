@@ -9,13 +9,9 @@ use super::errand::lift_limit;
 use super::pauses::{Asks, Pauses};
 use super::stop::{self, Others};
 use super::stop_by_signal::{ASKED, Desk, Handler};
-use crate::arena::Arena;
-use crate::kernel_writers::Process;
 use crate::outcome::{Error, Outcome, Step};
-use crate::range::Range;
-use crate::scratch;
-use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
+use crate::{arena::Arena, kernel_writers::Process, range::Range, scratch, state::STATE};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 

@@ -20,8 +20,7 @@ mod stop;
 pub(crate) mod stop_by_signal;
 pub(crate) mod table;
 
-use crate::outcome::Purpose;
-use crate::state::STATE;
+use crate::{outcome::Purpose, state::STATE};
 
 /// What to do about the process's other threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,19 +4,15 @@
 //! asked again that a thread may have changed since: who uses the memory, which descriptors are open, what is mapped
 //! there and how it is populated.
 
-use super::alone;
-use super::stop::Others;
-use super::stop_by_signal::Desk;
+use super::{alone, stop::Others, stop_by_signal::Desk};
 use crate::arena::{Arena, Run};
 use crate::kernel_writers::{self, Process};
-use crate::never_seal::Reason;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::text::{ProcPath, decimal, read_file, words};
 use crate::proc::vma::{Kind, Vma};
-use crate::range::Range;
-use crate::state::STATE;
 use crate::sys::{self, Errno};
+use crate::{never_seal::Reason, range::Range, state::STATE};
 use core::sync::atomic::AtomicU32;
 
 /// Nanoseconds to wait for threads to leave the engine's own calls.

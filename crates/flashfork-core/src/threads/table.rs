@@ -7,10 +7,8 @@
 //! does so in a table of its own whatever is known ([`super::exclusive::run`]). And who may share a table is not
 //! sealed, and asks the kernel through somebody with another ([`super::errand::ask`]).
 
-use crate::proc::directory::for_each_process;
-use crate::proc::text;
-use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
+use crate::{proc::directory::for_each_process, proc::text, state::STATE};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 use linux_raw_sys::general as k;

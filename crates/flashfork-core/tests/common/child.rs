@@ -1,23 +1,48 @@
 //! A child with a single thread for a test body: the engine refuses a process with more, as the test harness is.
 
-use std::fs::File;
-use std::io::Write;
-use std::mem::ManuallyDrop;
-use std::os::fd::FromRawFd;
-use std::sync::Once;
+use std::{fs::File, io::Write, mem::ManuallyDrop, os::fd::FromRawFd, sync::Once};
 
-/// Forks, runs `body` in the child, and fails when it panics, exits with another status or dies.
-pub fn in_child(body: impl FnOnce()) {
-    tell_of_panics(std::process::id());
-    // SAFETY: the child only runs the test body; glibc keeps its allocator usable across fork.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0);
-    if pid == 0 {
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        // SAFETY: ends the child without running the harness's exit handlers.
-        unsafe { libc::_exit(i32::from(result.is_err())) };
+/// What a child holds while it does a test, and ends with.
+pub struct Child(());
+
+impl Child {
+    /// Forks. In the parent, fails when the child panics, exits with another status or dies.
+    pub fn fork() -> Option<Child> {
+        tell_of_panics(std::process::id());
+        // SAFETY: the child only runs the test body; glibc keeps its allocator usable across fork.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            return Some(Child(()));
+        }
+        assert_eq!(wait(pid), 0, "the child failed; its message is above");
+        None
     }
-    assert_eq!(wait(pid), 0, "the child failed; its message is above");
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // SAFETY: ends the child without running the harness's exit handlers.
+        unsafe { libc::_exit(i32::from(std::thread::panicking())) };
+    }
+}
+
+/// Has a child do the rest of the function.
+#[allow(unused_macros)] // each test program uses a part
+macro_rules! in_child {
+    () => {
+        in_child!(Child::fork())
+    };
+    ($child:expr) => {
+        let Some(_child) = $child else { return };
+    };
+}
+
+/// Has a child do this.
+#[allow(dead_code)] // as above
+pub fn in_child(body: impl FnOnce()) {
+    in_child!();
+    body();
 }
 
 /// Has children of the harness write what they panic with themselves: the harness would keep it in the child's own

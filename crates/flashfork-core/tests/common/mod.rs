@@ -1,26 +1,40 @@
 //! What the tests of the core share.
 
+use flashfork_core::snapshot::{Way, go_back_by};
 use std::cell::Cell;
 
+#[macro_use]
 mod child;
 #[allow(unused_imports)] // each test program uses a part
-pub use child::{in_child, wait};
+pub use child::{Child, in_child, wait};
+mod memory;
+#[allow(unused_imports)] // as above
+pub use memory::{anonymous, counter, map};
+
+/// Children that do a test, one for each way to go back to a snapshot.
+#[allow(dead_code)] // as above
+pub fn by_each_way() -> Option<Child> {
+    let mut ways = [Way::Drop, Way::Copy].into_iter();
+    ways.find_map(|way| Child::fork().inspect(|_| go_back_by(Some(way))))
+}
+
+/// Has each of them do this.
+#[allow(dead_code)] // as above
+pub fn in_children(body: impl FnOnce()) {
+    in_child!(by_each_way());
+    body();
+}
+
+/// Goes back to the snapshot, which returns this there: that is no return here.
+#[allow(dead_code)] // as above
+pub fn back(value: u64) -> ! {
+    panic!("{:?}", flashfork_core::snapshot::restore(value))
+}
 
 /// Anonymous memory filled with a pattern that depends on the address and the seed.
 pub fn patterned(len: usize, seed: u64) -> &'static mut [u64] {
     // SAFETY: a fresh mapping, never unmapped by the tests that use it.
-    let words = unsafe {
-        let at = libc::mmap(
-            std::ptr::null_mut(),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        );
-        assert_ne!(at, libc::MAP_FAILED);
-        std::slice::from_raw_parts_mut(at.cast::<u64>(), len / 8)
-    };
+    let words = unsafe { std::slice::from_raw_parts_mut(anonymous(len).cast::<u64>(), len / 8) };
     for (i, w) in words.iter_mut().enumerate() {
         *w = pattern(i, seed);
     }

@@ -7,7 +7,6 @@ const PAGE: usize = 4096;
 const WRITE: u64 = 1;
 const PAGE_OUT: u64 = 2;
 
-/// What both share.
 struct Shared {
     /// What is to be done, and where; 0 once it is done.
     asked: AtomicU64,
@@ -36,7 +35,6 @@ impl Other {
         }
     }
 
-    /// Writes a byte.
     pub fn write(&self, at: *mut u8) {
         self.ask(WRITE, at);
     }

@@ -5,11 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use elf::ElfBytes;
-use elf::endian::LittleEndian;
+use elf::{ElfBytes, endian::LittleEndian};
 
-use crate::ImageError;
-use crate::host::busybox_applet;
+use crate::{ImageError, host::busybox_applet};
 
 /// A module, uncompressed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,8 @@
 //! Writes a root as the archive the kernel unpacks at boot
 //! (Documentation/driver-api/early-userspace/buffer-format.rst): cpio, "newc", not compressed.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::{fs::File, os::unix::ffi::OsStrExt, path::Path};
 
 use cpio::newc::{Builder, ModeFileType, trailer};
 

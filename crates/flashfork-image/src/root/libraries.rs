@@ -1,9 +1,8 @@
 //! Shared libraries of the programs in a root, found with ldd, which asks the dynamic loader
 //! itself and so knows its cache, RPATH and all; it lists the whole closure.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::{fs::File, io::Read};
 
 use super::tree::{Node, Tree};
 use crate::host::LDD;

@@ -1,8 +1,7 @@
 //! A comparison in words.
 
 use super::{Cell, Comparison, NEGLIGIBLE, Verdict};
-use crate::record::Values;
-use crate::stats::median;
+use crate::{record::Values, stats::median};
 use flashfork_terminal::table::{self, counted, render, three_figures};
 
 impl Verdict {

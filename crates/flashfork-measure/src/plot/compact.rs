@@ -6,7 +6,7 @@ use std::fmt::Write;
 const FONT: &str = r#" font-family="sans-serif""#;
 
 /// What is so unless something else is said.
-const DEFAULTS: [&str; 3] = [r#" opacity="1""#, r#" stroke-width="1""#, r#" text-anchor="start""#];
+const DEFAULTS: [&str; 4] = [r#" opacity="1""#, r#" stroke-width="1""#, r#" text-anchor="start""#, r#" stroke="none""#];
 
 /// Leaves out of plotters' SVG what says nothing: attributes that are so anyway, digits behind a hundredth of a pixel,
 /// line ends around a label. What it says many times is said once: the font, a dashed line, which comes dash by dash,
@@ -19,12 +19,12 @@ pub fn compact(svg: &str) -> String {
         if let Some((style, first)) = dash(&line) {
             let mut path = format!("M{first}");
             while let Some(next) = lines.peek().and_then(|line| dash(line)).filter(|(other, _)| *other == style) {
-                path.extend(["M", next.1]);
+                path.extend(["M", &next.1]);
                 lines.next();
             }
             let _ = writeln!(out, r#"<path {style} d="{path}"/>"#);
         } else if let Some(border) = lines.peek().and_then(|next| border(&line, next)) {
-            let filled = line.replace(r#" stroke="none"/>"#, "");
+            let filled = line.trim_end_matches("/>");
             let _ = writeln!(out, "{filled} {border}");
             lines.next();
         } else if let Some(rest) = line.strip_prefix("<svg ") {
@@ -39,7 +39,7 @@ pub fn compact(svg: &str) -> String {
     rows(&out)
 }
 
-/// Boxes in a row that look alike become one path, and such labels a group.
+/// Boxes in a row that look alike become one path, and such labels or points a group.
 fn rows(svg: &str) -> String {
     let mut out = String::with_capacity(svg.len());
     let mut lines = svg.lines().peekable();
@@ -51,17 +51,16 @@ fn rows(svg: &str) -> String {
                 lines.next();
             }
             let _ = writeln!(out, r#"<path {look} d="{path}"/>"#);
-        } else if let Some((look, at, text)) = label(line) {
-            let mut labels = format!("<text {at}{text}\n");
-            let mut one = true;
-            while let Some((_, at, text)) =
-                lines.peek().and_then(|line| label(line)).filter(|(other, ..)| *other == look)
-            {
-                let _ = writeln!(labels, "<text {at}{text}");
+        } else if let Some((look, element)) = label(line) {
+            let mut labels = vec![element];
+            while let Some((_, next)) = lines.peek().and_then(|line| label(line)).filter(|(other, _)| *other == look) {
+                labels.push(next);
                 lines.next();
-                one = false;
             }
-            let _ = if one { writeln!(out, "{line}") } else { writeln!(out, "<g {look}>\n{labels}</g>") };
+            let _ = match labels.len() {
+                1 => writeln!(out, "{line}"),
+                _ => writeln!(out, "<g {look}>\n{}\n</g>", labels.join("\n")),
+            };
         } else {
             let _ = writeln!(out, "{line}");
         }
@@ -77,16 +76,17 @@ fn outline(line: &str) -> Option<(&str, String)> {
     Some((rest.strip_suffix("/>")?, format!("M{x},{y}h{width}v{height}h-{width}z")))
 }
 
-/// How a label looks, where it is, and the rest of it from the end of its attributes on.
-fn label(line: &str) -> Option<(&str, &str, &str)> {
-    let line = line.strip_prefix("<text ")?;
-    let (attributes, _) = line.split_once('>')?;
-    let mut look = attributes;
-    attribute(&mut look, "x")?;
-    attribute(&mut look, "y")?;
-    attribute(&mut look, "dy");
+/// How a label or point looks, and the element without that.
+fn label(line: &str) -> Option<(&str, String)> {
+    let (attributes, text) = line.strip_suffix("/>").map_or_else(|| line.split_once('>'), |line| Some((line, "/")))?;
+    let name = ["<text ", "<circle "].into_iter().find(|name| line.starts_with(name))?;
+    let mut look = &attributes[name.len()..];
+    for place in ["x", "y", "cx", "cy", "r", "dy"] {
+        attribute(&mut look, place);
+    }
+    let text = if text == "/" { "/>".to_owned() } else { format!(">{text}") };
     let at = attributes[..attributes.len() - look.len()].trim_end();
-    (!look.is_empty()).then_some((look, at, &line[attributes.len()..]))
+    (!look.is_empty()).then(|| (look, format!("{at}{text}")))
 }
 
 /// Takes the attribute off `rest` if that begins with it, and gives its value.
@@ -96,15 +96,22 @@ fn attribute<'a>(rest: &mut &'a str, name: &str) -> Option<&'a str> {
     Some(value)
 }
 
-/// Style and points of a line without a fill.
-fn dash(line: &str) -> Option<(&str, &str)> {
+fn dash(line: &str) -> Option<(String, String)> {
+    if let Some((style, ends)) = line.strip_prefix("<line ").and_then(|rest| rest.split_once(" x1=\"")) {
+        let numbers: Vec<&str> = ends.split('"').step_by(2).collect();
+        let [x1, y1, x2, y2] = numbers[..] else { return None };
+        return Some((format!("fill=\"none\" {style}"), format!("{x1},{y1} {x2},{y2}")));
+    }
     let (style, points) = line.strip_prefix("<polyline ")?.split_once(r#" points=""#)?;
-    Some((style, points.strip_suffix(r#""/>"#)?.trim_end()))
+    Some((style.to_owned(), points.strip_suffix(r#""/>"#)?.trim_end().to_owned()))
 }
 
 /// The stroke of `next` if that is the border of the box in `line`.
 fn border<'a>(line: &str, next: &'a str) -> Option<&'a str> {
-    let place = line.strip_prefix("<rect ")?.strip_suffix(r#" stroke="none"/>"#)?.split(" fill=").next()?;
+    let (place, fill) = line.strip_prefix("<rect ")?.strip_suffix("/>")?.split_once(" fill=")?;
+    if fill.contains(' ') {
+        return None;
+    }
     next.strip_prefix("<rect ")?.strip_prefix(place)?.strip_prefix(r#" fill="none" "#)
 }
 
@@ -142,6 +149,9 @@ mod tests {
 <polyline fill="none" opacity="1" stroke="#595959" stroke-width="1" points="90,332 90,337 "/>
 <polyline fill="none" opacity="1" stroke="#595959" stroke-width="1" points="95,332 95,337 "/>
 <polyline fill="none" opacity="1" stroke="#000000" stroke-width="1" points="95,332 95,337 "/>
+<line opacity="1" stroke="#000000" stroke-width="1" x1="1" y1="2" x2="3" y2="4"/>
+<circle cx="1" cy="4" r="3" opacity="1" fill="#222222" stroke="none"/>
+<circle cx="2" cy="4" r="3" opacity="1" fill="#222222" stroke="none"/>
 <circle cx="3" cy="4" r="3" opacity="0.5" fill="#222222"/>
 <rect x="1" y="2" width="3" height="4" opacity="1" fill="#FFFFFF" stroke="none"/>
 <rect x="5" y="2" width="3" height="4" opacity="1" fill="#FFFFFF" stroke="none"/>
@@ -157,9 +167,13 @@ mod tests {
 <path fill="#FFECBE" stroke="#C8C8C8" d="M1,2h3v4h-3z"/>
 <text x="8" y="8" font-size="9.67" fill="#222222">1.2345 ms</text>
 <path fill="none" stroke="#595959" d="M90,332 90,337M95,332 95,337"/>
-<path fill="none" stroke="#000000" d="M95,332 95,337"/>
+<path fill="none" stroke="#000000" d="M95,332 95,337M1,2 3,4"/>
+<g fill="#222222">
+<circle cx="1" cy="4" r="3"/>
+<circle cx="2" cy="4" r="3"/>
+</g>
 <circle cx="3" cy="4" r="3" opacity="0.5" fill="#222222"/>
-<path fill="#FFFFFF" stroke="none" d="M1,2h3v4h-3zM5,2h3v4h-3z"/>
+<path fill="#FFFFFF" d="M1,2h3v4h-3zM5,2h3v4h-3z"/>
 <g font-size="9" fill="#222222">
 <text x="1" y="8" dy="0.5ex">1</text>
 <text x="5" y="8" dy="0.5ex">2 &gt; 1</text>

@@ -37,7 +37,6 @@ fn quoted(field: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::HostCard;
     use serde_json::json;
 
     #[test]
@@ -48,7 +47,7 @@ mod tests {
             Record::new("fork", "seal", chosen, "us", vec![1.0, 2.5]).unwrap(),
             Record::new("redis", "odf", [("depth", json!(2000))], "1/s", vec![8.0]).unwrap(),
         ];
-        let text = text(&Document::new(HostCard::read().unwrap(), records));
+        let text = text(&Document::here(records).unwrap());
         let lines: Vec<&str> = text.split("\r\n").collect();
         let expected = [
             "experiment,method,measure,size,depth,parent,unit,n,min,p50,p90,p99,max",

@@ -3,17 +3,14 @@
 use std::fmt::Write;
 
 use super::Figure;
-use crate::plot::Ink;
 use crate::record::{Document, Missing, Record};
-use crate::stats::fences;
-use crate::warnings;
+use crate::{plot::Ink, stats::fences, warnings};
 use flashfork_terminal::size::show;
 use flashfork_terminal::table::{three_figures, time};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// The whole page.
 pub(super) fn html(document: &Document, findings: &[String], figures: &[Figure]) -> String {
     let mut page = String::new();
     let mut add = |text: &str| {

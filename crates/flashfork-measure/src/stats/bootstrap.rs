@@ -10,7 +10,6 @@ use super::{Rounds, median, quantile};
 
 /// How many times the samples are redrawn.
 const REDRAWS: usize = 2000;
-/// Confidence of the intervals.
 const CONFIDENCE: f64 = 0.95;
 /// Fixed, so that the same samples always give the same interval.
 const SEED: u64 = 0x1979;

@@ -1,18 +1,16 @@
 //! A worker's process and the two pipes to it.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use std::{fs::File, os::unix::process::CommandExt};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{ARGUMENT, Line};
-use crate::BenchError;
+use crate::{BenchError, Result};
 
 /// How long a worker may take for one answer; filling several gigabytes is the slowest.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -32,11 +30,7 @@ pub(super) struct Channel {
 impl Channel {
     /// Starts this program again as the worker for `subject`, with `environment` on top of the caller's. `name` is used
     /// in errors.
-    pub(super) fn open(
-        subject: &str,
-        name: String,
-        environment: Vec<(&'static str, String)>,
-    ) -> Result<Self, BenchError> {
+    pub(super) fn open(subject: &str, name: String, environment: Vec<(&'static str, String)>) -> Result<Self> {
         let failed = |error: std::io::Error| BenchError::system(format!("start worker {name}"), error);
         let errors =
             File::from(memfd_create("worker-stderr", MemfdFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?);
@@ -61,7 +55,7 @@ impl Channel {
         self.process.id()
     }
 
-    pub(super) fn write<T: Serialize>(&mut self, message: &T) -> Result<(), BenchError> {
+    pub(super) fn write<T: Serialize>(&mut self, message: &T) -> Result {
         let mut line = serde_json::to_vec(message).map_err(|error| self.failed("ask", error.into()))?;
         line.push(b'\n');
         match self.input.write_all(&line) {
@@ -71,7 +65,7 @@ impl Channel {
         }
     }
 
-    pub(super) fn read<T: DeserializeOwned>(&mut self) -> Result<T, BenchError> {
+    pub(super) fn read<T: DeserializeOwned>(&mut self) -> Result<T> {
         if !self.readable_within(PATIENCE)? {
             return Err(BenchError::WorkerSilent { worker: self.name.clone(), seconds: PATIENCE.as_secs() });
         }
@@ -87,7 +81,7 @@ impl Channel {
     }
 
     /// Whether an answer, or the worker's end, is there within `patience`.
-    pub(super) fn readable_within(&self, patience: Duration) -> Result<bool, BenchError> {
+    pub(super) fn readable_within(&self, patience: Duration) -> Result<bool> {
         let end = Instant::now() + patience;
         loop {
             let left = end.saturating_duration_since(Instant::now());

@@ -1,21 +1,21 @@
 //! The worker's side: prepare, then answer until the input closes.
 
-use std::ffi::OsString;
 use std::io::{BufRead, Write};
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use serde::Serialize;
 
 use super::{Line, Subject};
-use crate::BenchError;
+use crate::error::OrCant;
+use crate::{BenchError, Result};
 
 /// A subject that worker processes can be started for.
 #[derive(Debug, Clone, Copy)]
 pub struct Registered {
     name: &'static str,
     /// Serves it over the standard input and output.
-    converse: fn() -> Result<(), BenchError>,
+    converse: fn() -> Result,
 }
 
 impl Registered {
@@ -52,9 +52,8 @@ pub fn worker_main(
 }
 
 /// Has this process killed when its coordinator dies, and makes sure that it hasn't already. `PR_SET_PDEATHSIG`.
-fn die_with(parent: &str) -> Result<(), BenchError> {
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|errno| BenchError::system("tie the worker's life to its coordinator's", errno))?;
+fn die_with(parent: &str) -> Result {
+    set_parent_process_death_signal(Some(Signal::KILL)).or_cant("tie the worker's life to its coordinator's")?;
     let parent: Option<i32> = parent.parse().ok();
     if parent != getppid().map(Pid::as_raw_pid) {
         return Err(BenchError::Unable("workers are started by 'bench', not by hand".into()));
@@ -62,7 +61,7 @@ fn die_with(parent: &str) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn converse<S: Subject>() -> Result<(), BenchError> {
+fn converse<S: Subject>() -> Result {
     let mut input = std::io::stdin().lock();
     let Some(spec) = hear(&mut input)? else {
         return Ok(());
@@ -77,17 +76,17 @@ fn converse<S: Subject>() -> Result<(), BenchError> {
 }
 
 /// The next request; `None` when the coordinator has closed the pipe.
-fn hear<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> Result<Option<T>, BenchError> {
+fn hear<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> Result<Option<T>> {
     let mut line = String::new();
-    let length = input.read_line(&mut line).map_err(|error| BenchError::system("read a request", error))?;
+    let length = input.read_line(&mut line).or_cant("read a request")?;
     if length == 0 {
         return Ok(None);
     }
-    let request = serde_json::from_str(&line).map_err(|error| BenchError::system("understand a request", error))?;
+    let request = serde_json::from_str(&line).or_cant("understand a request")?;
     Ok(Some(request))
 }
 
-fn say<T: Serialize>(line: &Line<T>) -> Result<(), BenchError> {
+fn say<T: Serialize>(line: &Line<T>) -> Result {
     let failed = |error: std::io::Error| BenchError::system("answer the coordinator", error);
     let mut text = serde_json::to_vec(line).map_err(|error| failed(error.into()))?;
     text.push(b'\n');

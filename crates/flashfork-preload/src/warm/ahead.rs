@@ -5,12 +5,9 @@
 //! there is none has a clone forked for him.
 
 use super::message::{pass, take};
-use super::process::threads;
-use super::serve;
-use super::take_over::take_over;
 use super::template::{Ahead, CLONE, FREE, Slot, TEMPLATE, Template, Wanted};
-use core::ffi::c_int;
-use core::mem::MaybeUninit;
+use super::{process::threads, serve, take_over::take_over};
+use core::{ffi::c_int, mem::MaybeUninit};
 use flashfork_warm::ReadyAt;
 
 /// For how many milliseconds nothing must have happened before one is made: those who do something now come first. More

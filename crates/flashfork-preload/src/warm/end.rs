@@ -1,13 +1,10 @@
 //! The end of a clone is told before its memory is taken apart.
 
-use super::mapped;
-use super::process::threads;
-use super::template::ORDER;
+use super::{mapped, process::threads, template::ORDER};
 use crate::forks::next;
 use core::ffi::{CStr, c_int, c_void};
-use core::mem::MaybeUninit;
-use core::ptr::null_mut;
 use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::Relaxed};
+use core::{mem::MaybeUninit, ptr::null_mut};
 use flashfork_core::inherited::own_parent;
 use syscalls::Sysno;
 

@@ -1,19 +1,14 @@
 //! Wrappers: programs and scripts that become the program proper (`exec`), as `env` does, and those of pyenv. What was
 //! told goes with them, and what they set in the environment is set in clones, too.
 
-use super::environ;
 use super::files::{self, Kind, Path};
-use super::message::send;
 use super::recipe::{self, text};
-use super::streams;
 use super::template::{LONGEST_WAY, ORDER, Order, Single};
-use super::threads;
-use super::variables::look_in;
+use super::{environ, message::send, streams, threads, variables::look_in};
 use crate::environment::variable;
 use core::ffi::{CStr, c_char, c_int};
-use core::fmt::Write;
 use core::mem::{MaybeUninit, size_of};
-use core::ptr::null_mut;
+use core::{fmt::Write, ptr::null_mut};
 use flashfork_core::environment::WARM;
 use flashfork_warm::{Tell, WAITS, WORDS_OF_UNFIT, is_dynamic, is_shell, is_wrapper, runs_scripts, starts_another};
 
@@ -99,6 +94,21 @@ pub unsafe fn exec(
                 None => run(environment),
             };
         };
+        exec_along(order, (file, search), argv, environment, run)
+    }
+}
+
+/// As [`exec`], with the order. Apart, as what follows is: a program that is not warmed may have a small stack.
+#[inline(never)]
+unsafe fn exec_along(
+    order: &mut Order,
+    (file, search): (*const c_char, bool),
+    argv: Strings,
+    environment: Strings,
+    run: impl FnOnce(Strings) -> c_int,
+) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe {
         let Some(path) = found(file, search) else { return run(environment) };
         let Some(comes) = what_comes(&path, argv) else { return run(environment) };
         if !has_shim(environment) {
@@ -138,6 +148,7 @@ pub unsafe fn exec(
 /// As [`exec`], where the clones are to have all threads: the program that comes says anew where its maker can be made,
 /// over a descriptor of a high number, and is ready where this one was to be. What the wrappers have set it finds by
 /// the environment of the first.
+#[inline(never)]
 unsafe fn exec_with_threads(
     (bell, at): (c_int, u8),
     (file, search): (*const c_char, bool),
@@ -274,7 +285,6 @@ fn has_shim(environment: Strings) -> bool {
     })
 }
 
-/// The strings of a table.
 fn each(table: Strings) -> impl Iterator<Item = *const c_char> {
     let mut next = table;
     core::iter::from_fn(move || {
@@ -398,6 +408,7 @@ mod changes {
         [b"_", b"PWD", b"OLDPWD", b"SHLVL", b"LD_PRELOAD", b"NUMEXPR_NUM_THREADS", b"FLASHFORK_WARM", b"LINES"];
 
     struct Changes {
+        noted: bool,
         set: [*mut c_char; MOST],
         count: usize,
         /// Names, with their values.
@@ -405,7 +416,8 @@ mod changes {
         gone_count: usize,
     }
 
-    static CHANGES: Single<Option<Changes>> = Single::new(None);
+    static CHANGES: Single<Changes> =
+        Single::new(Changes { noted: false, set: [null_mut(); MOST], count: 0, gone: [&[]; MOST], gone_count: 0 });
 
     fn name(string: &[u8]) -> &[u8] {
         string.split(|b| *b == b'=').next().unwrap_or_default()
@@ -439,7 +451,9 @@ mod changes {
     /// # Safety
     /// Before the program's own code runs.
     pub unsafe fn note() {
-        let mut changes = Changes { set: [null_mut(); MOST], count: 0, gone: [&[]; MOST], gone_count: 0 };
+        // SAFETY: no other reference is in use.
+        let changes = unsafe { CHANGES.get() };
+        (changes.count, changes.gone_count) = (0, 0);
         let Some(before) = recipe::environment() else { return };
         // SAFETY: a table that a null ends; strings are copied, because programs write over their environment.
         unsafe {
@@ -463,13 +477,16 @@ mod changes {
                     changes.gone_count += 1;
                 }
             }
-            *CHANGES.get() = Some(changes);
+            changes.noted = true;
         }
     }
 
     pub fn apply(variables: &'static [*mut c_char]) -> &'static [*mut c_char] {
         // SAFETY: no other reference is in use.
-        let Some(changes) = (unsafe { CHANGES.get() }) else { return variables };
+        let changes = unsafe { CHANGES.get() };
+        if !changes.noted {
+            return variables;
+        }
         let (set, gone) = (&changes.set[..changes.count], &changes.gone[..changes.gone_count]);
         let callers = |of: &[u8]| variables.iter().map(|v| text(*v)).find(|v| name(v) == of).map(value);
         let table = (variables.len() + set.len() + 1) * size_of::<*mut c_char>();

@@ -2,8 +2,7 @@
 
 use super::template::Single;
 use core::ffi::CStr;
-use flashfork_core::Errno;
-use flashfork_core::forkall::call;
+use flashfork_core::{Errno, forkall::call};
 use syscalls::Sysno;
 
 /// How many are known; in a template with more none is.

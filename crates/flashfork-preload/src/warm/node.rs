@@ -4,14 +4,12 @@
 //!
 //! Functions of Node-API are as node_api.h has them.
 
-use super::api::api;
-use super::template::CLONE;
 use super::threads::{self, IN_CLONE};
+use super::{api::api, template::CLONE};
 use crate::environment::variable;
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::mem::MaybeUninit;
-use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::{mem::MaybeUninit, ptr::null_mut};
 use flashfork_warm::ReadyAt;
 
 /// `napi_env`, `napi_value` and `napi_callback_info`; handles that live as long as the call.

@@ -6,8 +6,7 @@
 
 use super::template::Single;
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::mem::transmute;
-use core::ptr::null_mut;
+use core::{mem::transmute, ptr::null_mut};
 use flashfork_core::Errno;
 
 /// A perl's own structures, opaque here: an interpreter, a scalar or a stream.
@@ -65,7 +64,6 @@ impl Api {
         }
     }
 
-    /// Appends to a scalar.
     unsafe fn append(&self, scalar: Pointer, bytes: *const u8, len: usize) -> Option<c_int> {
         // SAFETY: `sv_catpvn_flags` takes a scalar, bytes, their number and flags, of which there are none here.
         unsafe {

@@ -1,9 +1,8 @@
 //! At the ready point: the process becomes a template, or says why not and ends.
 
-use super::message::send;
-use super::process::threads;
 use super::serve::{LISTENER, SIGNALS, watch};
-use super::template::{FREE, NONE, Order, SLOTS, Template};
+use super::template::{CONNECTIONS, FREE, NONE, Order, Template};
+use super::{message::send, process::threads};
 use core::mem::MaybeUninit;
 use flashfork_core::never_seal::Reason;
 use flashfork_core::{Error, Pages, survey};
@@ -57,6 +56,8 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
         let (mask, on_child) = quiet_signals();
         let signals = signal_descriptor();
         let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+        let slots = CONNECTIONS.get();
+        slots.fill(FREE);
         let template = place.insert(Template {
             order,
             epoll,
@@ -69,7 +70,7 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
             most_descriptors: raise_descriptor_limit(),
             wanted: None,
             ahead: NONE,
-            slots: [FREE; SLOTS],
+            slots,
             mask,
             on_child,
         });

@@ -1,7 +1,6 @@
 //! Of this process: its program and its threads.
 
-use core::ffi::CStr;
-use core::mem::MaybeUninit;
+use core::{ffi::CStr, mem::MaybeUninit};
 
 /// Whether the name of the program's file begins so.
 pub fn name_of_program(start: &[u8]) -> bool {

@@ -4,20 +4,14 @@
 //! program. Clones run what their callers name from the top, with no frame below: tracebacks look as ever. `python.py`
 //! has what is easier said in Python.
 
-use super::api::api;
 use super::files::{self, Kind};
-use super::forked::in_handlers;
 use super::process::{name_of_program, threads};
-use super::take_over::environ;
 use super::template::{CLONE, Single};
-use super::variables;
-use super::wait::wait;
 use super::{ahead, end};
-use core::cell::Cell;
+use super::{api::api, forked::in_handlers, take_over::environ, variables, wait::wait};
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
-use core::mem::MaybeUninit;
-use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
+use core::{cell::Cell, mem::MaybeUninit, ptr::null_mut};
 use flashfork_warm::ReadyAt;
 
 const BOOT: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("python.py"), "\0").as_bytes()) {
@@ -46,7 +40,6 @@ struct Config(MaybeUninit<[u8; CONFIG]>);
 /// An object, owned or borrowed as the C API says.
 type Object = *mut c_void;
 
-/// `PyStatus`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Status {
@@ -390,7 +383,6 @@ impl Python {
         }
     }
 
-    /// Goes through a list of strings.
     unsafe fn each(&self, list: &CStr, with: impl Fn(&CStr)) {
         // SAFETY: the C API; a list of strings, each with its NUL.
         unsafe {

@@ -1,8 +1,6 @@
 //! The ready point for languages whose only way to C is `syscall`: a number that no kernel knows.
 
-use super::files::Kind;
-use super::template::CLONE;
-use super::wait::wait;
+use super::{files::Kind, template::CLONE, wait::wait};
 use core::ffi::{CStr, c_char};
 use flashfork_core::Errno;
 use flashfork_warm::{

@@ -1,10 +1,9 @@
 //! A template waits for callers.
 
-use super::ahead;
 use super::end::{self, told};
 use super::message::{Received, close_all, hung_up, receive, send, send_with};
-use super::take_over;
 use super::template::{FREE, Slot, Template, Wanted};
+use super::{ahead, take_over};
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, size_of};
 use flashfork_warm::{Ask, Facts, MOST_RUNNING, Step, Tell, Why};

@@ -3,8 +3,7 @@
 //! clone they are the caller's.
 
 use super::template::Single;
-use core::ffi::c_int;
-use core::mem::MaybeUninit;
+use core::{ffi::c_int, mem::MaybeUninit};
 
 /// Copies that are known; a descriptor above is no library's.
 const MOST: usize = 64;

@@ -141,6 +141,9 @@ pub const FREE: Slot = Slot { socket: -1, caller: 0, job: false, pid: 0, stopped
 /// Connections: those of clones, and some for questions.
 pub const SLOTS: usize = MOST_RUNNING + 64;
 
+/// Where they are: too many for a small stack.
+pub static CONNECTIONS: Single<[Slot; SLOTS]> = Single::new([Slot { socket: 0, ..FREE }; SLOTS]);
+
 /// A request for a clone, until the fork.
 pub struct Wanted {
     pub slot: usize,
@@ -164,7 +167,8 @@ pub struct Template {
     pub most_descriptors: c_int,
     pub wanted: Option<Wanted>,
     pub ahead: Ahead,
-    pub slots: [Slot; SLOTS],
+    /// [`CONNECTIONS`].
+    pub slots: &'static mut [Slot; SLOTS],
     /// As the program had them.
     pub mask: libc::sigset_t,
     pub on_child: libc::sigaction,

@@ -1,9 +1,8 @@
 //! Variables that an interpreter reads when it starts. A clone has its caller's, but nobody reads them any more: where
 //! they are other than the template's were, that is told.
 
-use super::files::Path;
 use super::recipe::{self, text};
-use super::template::Single;
+use super::{files::Path, template::Single};
 use crate::environment::variable;
 use core::ffi::{CStr, c_char};
 use flashfork_warm::variables::{LOADER, PERL, PYTHON, RUBY, RUNTIMES};

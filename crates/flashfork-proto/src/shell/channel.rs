@@ -1,16 +1,14 @@
 //! One end of the socket: packets with descriptors.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::{mem::MaybeUninit, time::Instant};
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, sendmsg, socketpair,
 };
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{MAX_DESCRIPTORS, MAX_MESSAGE};
 use crate::frame::{self, FrameError};
@@ -24,7 +22,7 @@ pub enum ChannelError {
     #[error(transparent)]
     Message(#[from] FrameError),
     /// More descriptors than a message may carry.
-    #[error("a message with more than {MAX_DESCRIPTORS} descriptors: the peer is broken or hostile")]
+    #[error("a message with more descriptors than may come with it: the peer is broken or hostile")]
     Descriptors,
     /// The peer is no shell or daemon of this version.
     #[error(transparent)]
@@ -32,12 +30,23 @@ pub enum ChannelError {
     /// The peer is gone.
     #[error("the peer closed the channel")]
     Closed,
+    /// The same, and it has not read what it was sent last.
+    #[error("the peer closed the channel before it read what it was sent")]
+    Unread,
     /// The peer has not read what it was sent before.
     #[error("the peer doesn't read")]
     Full,
     /// The socket failed.
     #[error("the channel failed: {0}")]
     Io(#[from] io::Error),
+}
+
+impl ChannelError {
+    /// Whether the peer is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Closed | Self::Unread)
+    }
 }
 
 /// A message as it came.
@@ -143,6 +152,16 @@ impl Channel {
         Ok((frame::from_bytes(&packet[..length])?, descriptors))
     }
 
+    /// As [`Channel::receive`], of messages that have no descriptors: the kernel closes what comes along.
+    ///
+    /// # Errors
+    /// As those of [`Channel::receive`]; [`ChannelError::Descriptors`] if some came.
+    pub fn receive_bare<T: DeserializeOwned>(&self) -> Result<T, ChannelError> {
+        let mut packet = vec![0; self.wait_for_packet()?.min(MAX_MESSAGE)];
+        let (length, _) = self.receive_packet_with(&mut packet, RecvAncillaryBuffer::default())?;
+        Ok(frame::from_bytes(&packet[..length])?)
+    }
+
     /// Waits until there is a packet, and gives its length; it stays where it is, its descriptors too.
     fn wait_for_packet(&self) -> Result<usize, ChannelError> {
         let mut nothing = [0; 0];
@@ -150,7 +169,7 @@ impl Channel {
             match recv(&self.0, &mut nothing, RecvFlags::PEEK | RecvFlags::TRUNC) {
                 Ok((_, length)) => return Ok(length),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::CONNRESET) => return Err(ChannelError::Closed),
+                Err(rustix::io::Errno::CONNRESET) => return Err(ChannelError::Unread),
                 Err(errno) => return Err(ChannelError::Io(errno.into())),
             }
         }
@@ -184,20 +203,27 @@ impl Channel {
                 Ok(_) => return Ok(()),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return Err(ChannelError::Full),
-                Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => return Err(ChannelError::Closed),
+                Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => return Err(ChannelError::Unread),
                 Err(errno) => return Err(ChannelError::Io(errno.into())),
             }
         }
     }
 
     fn receive_packet(&self, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), ChannelError> {
-        let limit = bytes.len();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        self.receive_packet_with(bytes, RecvAncillaryBuffer::new(&mut space))
+    }
+
+    fn receive_packet_with(
+        &self,
+        bytes: &mut [u8],
+        mut ancillary: RecvAncillaryBuffer<'_>,
+    ) -> Result<(usize, Vec<OwnedFd>), ChannelError> {
+        let limit = bytes.len();
         let received = loop {
             match recvmsg(&self.0, &mut [IoSliceMut::new(bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::CONNRESET) => return Err(ChannelError::Closed),
+                Err(rustix::io::Errno::CONNRESET) => return Err(ChannelError::Unread),
                 other => break other.map_err(io::Error::from)?,
             }
         };

@@ -4,10 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Generation;
-use crate::agent::CloneIdentity;
-use crate::shape::Shape;
+use super::{MAX_POPULATED, MAX_RUNS};
 use crate::signal::{AttachedDisk, Done, Forked, Role};
+use crate::{Generation, printable};
+use crate::{agent::CloneIdentity, shape::Shape};
 
 /// From the daemon to a shell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,8 +61,16 @@ pub enum ToShell {
     /// Become all of a clone that one is before anybody has asked for it: memory, disk and virtual CPUs, but no clock,
     /// timer or interrupt. Comes with what a [`ToShell::Claim`] comes with. Answered with [`FromShell::Primed`].
     Prime(Box<Origin>),
+    /// After [`FromShell::Primed`], once: have these pages of RAM there as the clone's own. Answered with
+    /// [`FromShell::Primed`] again.
+    Populate(Vec<Run>),
     /// Become the clone that the shell was primed for. Answered with [`FromShell::Claimed`].
     Go(Box<Go>),
+    /// Tell which pages of RAM the clone has written. Answered with [`FromShell::Written`].
+    Tell,
+    /// Another daemon has come: as [`ToShell::Abandon`], and all that earlier ones have asked for is answered before
+    /// this, with [`FromShell::Adopted`] and the same number, which no other daemon has.
+    Adopt(u64),
 }
 
 /// What makes a copy of a template one of its own.
@@ -163,6 +171,25 @@ pub struct Extent {
     pub file: u8,
 }
 
+/// Pages of 4 KiB of RAM, one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The first one's number, from 0.
+    pub first: u32,
+    /// How many.
+    pub pages: u32,
+}
+
+impl Run {
+    /// Whether a shell can have `runs` there beforehand, of a RAM of so many pages.
+    #[must_use]
+    pub fn fit(runs: &[Self], pages: u64) -> bool {
+        let inside = |run: &Self| u64::from(run.first) + u64::from(run.pages) <= pages;
+        let all: u64 = runs.iter().map(|run| u64::from(run.pages)).sum();
+        runs.len() <= MAX_RUNS && all <= MAX_POPULATED.into() && runs.iter().all(inside)
+    }
+}
+
 /// What a shell that was primed needs to become a clone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Go {
@@ -217,6 +244,10 @@ pub enum FromShell {
     Ended(Ended),
     /// A [`ToShell::Prime`] was done: the shell can become a clone of that template, and of no other.
     Primed,
+    /// The pages that the clone has written, ascending, [`MAX_RUNS`] and [`MAX_POPULATED`] at most.
+    Written(Vec<Run>),
+    /// A [`ToShell::Adopt`] was done. What comes from here on is nobody else's answer.
+    Adopted(u64),
 }
 
 /// Nanoseconds of the steps of a claim or rollback, in the shell, from the message's arrival on.
@@ -294,20 +325,15 @@ impl fmt::Display for Ended {
             Self::Done(done) if done.result.is_empty() => write!(f, "ended with status {}", done.status),
             Self::Done(done) => {
                 let result = String::from_utf8_lossy(&done.result);
-                write!(f, "ended with status {}: {}", done.status, line(result.trim()))
+                write!(f, "ended with status {}: {}", done.status, printable(result.trim()))
             }
             Self::PowerOff => f.write_str("powered off"),
             Self::Reset => f.write_str("reset itself, or met a triple fault"),
             Self::Stopped => f.write_str("was stopped"),
-            Self::Failed(why) => write!(f, "failed: {}", line(why)),
-            Self::Kvm(why) => write!(f, "could not go on: {}", line(why)),
+            Self::Failed(why) => write!(f, "failed: {}", printable(why)),
+            Self::Kvm(why) => write!(f, "could not go on: {}", printable(why)),
         }
     }
-}
-
-/// What somebody else says, on one line: nothing in it moves a cursor.
-fn line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ mod message;
 
 pub use channel::{Channel, ChannelError, Received};
 pub use message::{
-    Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, Pause, Renewal, ToShell,
+    Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, Pause, Renewal, Run, ToShell,
 };
 
 /// Version of this protocol. Any change of a message is a new version.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 7;
 
 /// Greatest length of a message, in bytes: what the kernel's default socket buffer
 /// (`net.core.wmem_default`) takes in one packet. A machine of 8 CPUs has some 120 KiB of state.
@@ -31,6 +31,12 @@ pub const MAX_LAYERS: usize = 8;
 /// Greatest number of extents of one memory: with those of a machine's RAM and disks, and its state, they fit into a
 /// message, and to map them takes some milliseconds.
 pub const MAX_EXTENTS: usize = 2000;
+
+/// Greatest number of pages of 4 KiB that a shell has there before it is claimed.
+pub const MAX_POPULATED: u32 = 4096;
+
+/// Greatest number of runs that these are in.
+pub const MAX_RUNS: usize = 2000;
 
 /// Greatest number of descriptors with a message: those of a claim, with RAM, and image and overlay of each disk.
 pub const MAX_DESCRIPTORS: usize = MAX_LAYERS + (1 + MAX_DISK_SLOTS as usize) * (1 + MAX_LAYERS);

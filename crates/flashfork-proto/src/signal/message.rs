@@ -5,9 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{MAX_JOB, MAX_PAYLOAD, Status, command};
-use crate::Generation;
-use crate::agent::CloneIdentity;
-use crate::api::LONGEST_NAME;
+use crate::{Generation, agent::CloneIdentity, api::LONGEST_NAME};
 
 /// Bytes before the job in the reply to a fork.
 pub(super) const HEADER: usize = 72 + LONGEST_NAME;

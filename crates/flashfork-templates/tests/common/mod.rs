@@ -5,12 +5,8 @@ mod process;
 pub use process::{kill, state, until};
 
 use flashfork_templates::{Clone, Directory, Name, Run, State, Template, Warm};
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Once;
+use std::{fs::File, io::Read, os::fd::AsFd, process::Command, sync::Once};
 
 pub struct Place {
     pub home: tempfile::TempDir,
@@ -45,7 +41,6 @@ impl Place {
         Template::warm(&self.names, self::name(name), program, shim()).envs(std::env::vars_os())
     }
 
-    /// Compiles a C program.
     pub fn program(&self, name: &str, source: &str) -> PathBuf {
         let (text, program) = (self.path().join(format!("{name}.c")), self.path().join(name));
         std::fs::write(&text, source).unwrap();
@@ -86,7 +81,6 @@ pub fn piped(run: Run<'_>) -> (Clone, File) {
     (clone, File::from(std::os::fd::OwnedFd::from(read)))
 }
 
-/// What a clone prints, to its end.
 pub fn printed(run: Run<'_>) -> String {
     let (clone, mut output) = piped(run);
     let mut text = String::new();
@@ -95,7 +89,6 @@ pub fn printed(run: Run<'_>) -> String {
     text
 }
 
-/// The first line that comes.
 pub fn first_line(output: &mut File) -> String {
     let (mut line, mut byte) = (String::new(), [0]);
     while output.read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {

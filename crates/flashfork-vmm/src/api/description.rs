@@ -4,8 +4,7 @@ use crate::daemon::Daemon;
 use flashfork_proto::api;
 use std::sync::Arc;
 use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 /// What every path may answer with.
 #[derive(utoipa::IntoResponses)]

@@ -10,17 +10,16 @@ pub use serve::serve;
 
 use crate::daemon::{Daemon, DaemonError};
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use axum::{Json, Router};
+use axum::{http::StatusCode, routing::get};
 use description::{Failed, described};
 use flashfork_proto::api::{
     self, CreateClones, CreateTemplate, ErrorCode, ForkClone, LoadTemplate, MAX_BODY, SaveTemplate, VERSION,
 };
+use flashfork_proto::printable;
 use request::{Body, Name};
-use std::sync::Arc;
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 type Shared = State<Arc<Daemon>>;
 type Answer<T> = Result<Json<T>, Failure>;
@@ -29,7 +28,9 @@ type Answer<T> = Result<Json<T>, Failure>;
 struct Failure(api::Error);
 
 impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
+    fn into_response(mut self) -> Response {
+        // A guest or its shell may have put it in words.
+        self.0.message = printable(&self.0.message);
         let status = StatusCode::from_u16(self.0.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         (status, Json(self.0)).into_response()
     }
@@ -95,7 +96,10 @@ async fn templates(State(daemon): Shared) -> Answer<Vec<api::Template>> {
     responses((status = 200, description = "Done", body = api::Template), Failed)
 )]
 async fn create_template(State(daemon): Shared, Body(request): Body<CreateTemplate>) -> Answer<api::Template> {
-    blocking(move || daemon.create_template(&request)).await.map(Json)
+    // Gone with this future, when the client hangs up.
+    let client = Arc::new(());
+    let waits = Arc::downgrade(&client);
+    blocking(move || daemon.create_template(&request, &waits)).await.map(Json)
 }
 
 /// Loads a template that was saved.

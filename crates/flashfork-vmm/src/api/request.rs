@@ -1,15 +1,14 @@
 //! What comes with a request. What makes no sense is told as every other failure is.
 
-use super::Failure;
-use axum::Json;
+use super::{Failure, serve::PATIENCE};
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::http::request::Parts;
+use axum::{Json, http::request::Parts};
 use flashfork_proto::api::{self, ErrorCode};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
-use std::fmt;
-use std::marker::PhantomData;
+use std::{fmt, marker::PhantomData};
+use tokio::time::timeout;
 
 /// The body: a JSON object. serde takes a list of values for a structure, too, and so an empty one for a request
 /// without any settings.
@@ -19,12 +18,15 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
-        let Json(Object(body)) = Json::from_request(request, state).await?;
+        let body = timeout(PATIENCE, Json::from_request(request, state)).await;
+        let Json(Object(body)) = body.map_err(|_| {
+            let message = format!("the body did not come within {} s", PATIENCE.as_secs());
+            Failure(api::Error { code: ErrorCode::Invalid, message })
+        })??;
         Ok(Self(body))
     }
 }
 
-/// The name in the path.
 pub(super) struct Name(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {

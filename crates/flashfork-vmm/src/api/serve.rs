@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::{UnixListener, UnixStream};
 
-/// How long a client may take to ask.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client may take to ask, and again to send what belongs to it.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long nobody is accepted when descriptors are short.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -1,22 +1,27 @@
 //! The two paths that stop being HTTP: a clone's agent and its console.
 
-use super::description::Failed;
-use super::request::Name;
 use super::{Failure, Shared};
+use super::{description::Failed, request::Name};
 use crate::daemon::DaemonError;
 use axum::extract::{Request, State};
 use axum::http::header::{CONNECTION, UPGRADE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use flashfork_proto::agent;
 use flashfork_proto::api::{self, Error, ErrorCode};
 use hyper_util::rt::TokioIo;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::io::{self, Cursor};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, split};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Chain, copy};
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-/// Bytes typed at once.
-const TYPED: usize = 4096;
+/// Bytes that are read from a client at once.
+const PIECE: usize = 4096;
+
+/// How often it is looked whether a client that can't be read from is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a shell may leave what it is sent.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -35,30 +40,70 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 )]
 pub(super) async fn agent(State(daemon): Shared, Name(name): Name, request: Request) -> Result<Response, Failure> {
     check(request.headers())?;
-    let stream = patiently(|| daemon.connect(&name, agent::PORT)).await?;
+    let (stream, asked) = patiently(|| daemon.connect(&name)).await?;
     let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
     let guest = stream.map_err(|e| Failure(Error { code: ErrorCode::Exhausted, message: e.to_string() }))?;
     tokio::spawn(async move {
-        if let Ok(client) = hyper::upgrade::on(request).await {
-            pass_on(TokioIo::new(client), guest).await;
+        if let Some((from, to)) = upgraded(request).await {
+            pass_on(from, to, guest, || asked.note_answer()).await;
         }
     });
     Ok(switching())
 }
 
+/// What a client says, with what came along with its request.
+type FromClient = Chain<Cursor<Vec<u8>>, OwnedReadHalf>;
+
+async fn upgraded(request: Request) -> Option<(FromClient, OwnedWriteHalf)> {
+    let parts = hyper::upgrade::on(request).await.ok()?.downcast::<TokioIo<UnixStream>>().ok()?;
+    let (from, to) = parts.io.into_inner().into_split();
+    Some((Cursor::new(parts.read_buf.into()).chain(from), to))
+}
+
+/// Returns when a client has closed both directions: one that has said all may still read. No event of its own says it.
+async fn gone(client: &FromClient) {
+    let client: &UnixStream = client.get_ref().1.as_ref();
+    // POLLHUP and POLLERR are told in any case.
+    while let Ok(0) | Err(Errno::INTR) =
+        poll(&mut [PollFd::new(client, PollFlags::empty())], Some(&Timespec::default()))
+    {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// Either side may go away at any time; the other sees the end. A guest that hangs sees nothing and keeps nothing here.
-async fn pass_on(client: impl AsyncRead + AsyncWrite, guest: UnixStream) {
-    let (mut from_client, mut to_client) = split(client);
+/// `answered` is called when the guest has.
+async fn pass_on(
+    mut from_client: FromClient,
+    mut to_client: OwnedWriteHalf,
+    guest: UnixStream,
+    answered: impl FnOnce(),
+) {
     let (mut from_guest, mut to_guest) = guest.into_split();
     let asks = async {
-        let _ = copy(&mut from_client, &mut to_guest).await;
+        let mut bytes = vec![0; PIECE];
+        while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
+            tokio::select! {
+                biased;
+                taken = to_guest.write_all(&bytes[..count]) => if taken.is_err() { break },
+                () = gone(&from_client) => return,
+            }
+        }
         let _ = to_guest.shutdown().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
-    tokio::select! {
-        _ = copy(&mut from_guest, &mut to_client) => {
-            let _ = to_client.shutdown().await;
+    let answers = async {
+        let mut first = vec![0; PIECE];
+        if let Ok(count @ 1..) = from_guest.read(&mut first).await
+            && to_client.write_all(&first[..count]).await.is_ok()
+        {
+            answered();
+            let _ = copy(&mut from_guest, &mut to_client).await;
         }
+        let _ = to_client.shutdown().await;
+    };
+    tokio::select! {
+        () = answers => {}
         () = asks => {}
     }
 }
@@ -73,17 +118,23 @@ pub(super) async fn console(State(daemon): Shared, Name(name): Name, request: Re
     check(request.headers())?;
     let (mut output, typist) = daemon.console(&name)?;
     tokio::spawn(async move {
-        let Ok(client) = hyper::upgrade::on(request).await else { return };
-        let (mut from, mut to) = split(TokioIo::new(client));
-        let mut typed = [0; TYPED];
+        let Some((mut from, mut to)) = upgraded(request).await else { return };
+        let mut typed = [0; PIECE];
         let mut typing = true;
         loop {
+            let types = async {
+                if typing {
+                    return from.read(&mut typed).await;
+                }
+                gone(&from).await;
+                Err(io::ErrorKind::BrokenPipe.into())
+            };
             tokio::select! {
                 bytes = output.recv() => match bytes {
                     Some(bytes) if to.write_all(&bytes).await.is_ok() => {}
                     _ => break,
                 },
-                count = from.read(&mut typed), if typing => match count {
+                count = types => match count {
                     // Who has typed all may still read.
                     Ok(0) => typing = false,
                     Ok(count) if patiently(|| typist.type_in(&typed[..count])).await.is_ok() => {}

@@ -2,9 +2,8 @@
 //! /dev/kvm. Not for people.
 
 use flashfork_proto::shell::{Channel, KVM_FD, SOCKET_FD};
-use flashfork_vmm::kvm::two_dimensional;
-use flashfork_vmm::memory::Watch;
 use flashfork_vmm::{jail, shell};
+use flashfork_vmm::{kvm::two_dimensional, memory::Watch};
 use kvm_ioctls::Kvm;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::ExitCode;

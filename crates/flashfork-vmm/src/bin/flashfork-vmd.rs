@@ -1,18 +1,17 @@
 //! The VM daemon: templates and clones behind a Unix socket.
 
 use clap::Parser;
-use flashfork_vmm::api;
 use flashfork_vmm::daemon::{Daemon, DaemonError, Settings, Socket, SocketError};
 use flashfork_vmm::pool::{Cgroups, Program};
 use flashfork_vmm::store::{self, Kept, Place, Store, StoreError};
+use flashfork_vmm::{api, template::drop_drafts};
 use kvm_ioctls::Kvm;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use std::io::{self, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::sync::Arc;
+use std::{process::ExitCode, sync::Arc};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -126,6 +125,7 @@ fn run(args: &Args) -> Result<(), VmdError> {
         say(&VmdError::from(io::Error::new(e.kind(), e.to_string())).to_string());
     }
     socket.remove();
+    drop_drafts();
     // What still waits for a guest would keep the process.
     std::process::exit(i32::from(served.is_err()))
 }

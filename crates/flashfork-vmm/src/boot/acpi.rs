@@ -2,8 +2,7 @@
 //! the generation id with its event device, power off and reset.
 
 use super::BootError;
-use crate::layout;
-use crate::memory::GuestMemory;
+use crate::{layout, memory::GuestMemory};
 use acpi_tables::aml::{
     Arg, Device, EISAName, Equal, IO, If, Interrupt, Memory32Fixed, Method, Name, Notify, Package, Path,
     ResourceTemplate, Scope,

@@ -1,15 +1,13 @@
 //! Loading a Linux kernel: a bzImage by its 64-bit entry (Documentation/arch/x86/boot.rst), an ELF file by PVH.
 
 use super::{BootError, Entry, acpi, memory_map, pvh, tables};
-use crate::layout;
-use crate::memory::GuestMemory;
+use crate::{layout, memory::GuestMemory};
 use flashfork_proto::shape::Shape;
 use kvm_bindings::kvm_regs;
 use linux_loader::bootparam::{boot_e820_entry, boot_params};
-use linux_loader::cmdline::Cmdline;
 use linux_loader::configurator::{BootConfigurator, BootParams, linux::LinuxBootConfigurator};
-use linux_loader::loader::elf::PvhBootCapability;
 use linux_loader::loader::{BzImage, Elf, Error, KernelLoader, KernelLoaderResult, bzimage, elf, load_cmdline};
+use linux_loader::{cmdline::Cmdline, loader::elf::PvhBootCapability};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use vm_memory::{GuestAddress, ReadVolatile};

@@ -2,8 +2,7 @@
 //! (https://xenbits.xen.org/docs/unstable/misc/pvh.html).
 
 use super::{BootError, memory_map};
-use crate::layout;
-use crate::memory::GuestMemory;
+use crate::{layout, memory::GuestMemory};
 use flashfork_proto::shape::Shape;
 use linux_loader::configurator::{BootConfigurator, BootParams, pvh::PvhBootConfigurator};
 use linux_loader::start_info::{hvm_memmap_table_entry, hvm_modlist_entry, hvm_start_info};

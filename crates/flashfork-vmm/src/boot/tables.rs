@@ -1,8 +1,7 @@
 //! The first page tables and segments: flat, 4 GB mapped one to one.
 
 use super::BootError;
-use crate::layout;
-use crate::memory::GuestMemory;
+use crate::{layout, memory::GuestMemory};
 use kvm_bindings::{kvm_segment, kvm_sregs};
 use vm_memory::{Bytes, GuestAddress};
 
@@ -24,7 +23,6 @@ const CR4_PAE: u64 = 1 << 5;
 const EFER_LME: u64 = 1 << 8;
 const EFER_LMA: u64 = 1 << 10;
 
-/// Writes GDT and page tables.
 pub(super) fn write(memory: &GuestMemory) -> Result<(), BootError> {
     let failed = |_| BootError::Memory { what: "the first page tables" };
     for (at, entry) in (layout::GDT..).step_by(8).zip(GDT) {

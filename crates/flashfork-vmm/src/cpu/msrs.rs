@@ -4,9 +4,7 @@ use super::state::VcpuStateError;
 use kvm_bindings::{Msrs as Wrapper, kvm_msr_entry};
 use kvm_ioctls::{Kvm, VcpuFd};
 
-/// IA32_TSC.
 const TSC: u32 = 0x10;
-/// IA32_TSC_DEADLINE.
 const TSC_DEADLINE: u32 = 0x6e0;
 /// MSR_KVM_SYSTEM_TIME and MSR_KVM_SYSTEM_TIME_NEW.
 const KVM_SYSTEM_TIME: [u32; 2] = [0x12, 0x4b56_4d01];

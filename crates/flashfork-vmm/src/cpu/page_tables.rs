@@ -23,17 +23,12 @@ impl Vcpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boot::Source;
-    use crate::events::Event;
-    use crate::machine::Machine;
-    use crate::memory::Watch;
-    use flashfork_proto::agent::CloneIdentity;
+    use crate::{boot::Source, events::Event, machine::Machine, memory::Watch};
     use flashfork_proto::shape::{Pages, Shape};
-    use flashfork_proto::shell::Renewal;
+    use flashfork_proto::{agent::CloneIdentity, shell::Renewal};
     use kvm_ioctls::Kvm;
-    use std::fs::File;
     use std::os::fd::{AsRawFd, FromRawFd};
-    use std::os::unix::fs::FileExt;
+    use std::{fs::File, os::unix::fs::FileExt};
 
     /// `KVM_GET_STATS_FD` of linux/kvm.h.
     const STATISTICS: u64 = 0xaece;

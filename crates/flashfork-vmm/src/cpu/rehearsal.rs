@@ -1,8 +1,7 @@
 //! A restore and a first run for nothing, ahead of time: what the kernel and this process do only once is done then.
 
 use super::{RunError, Vcpu, VcpuState, VcpuStateError};
-use crate::boot::Entry;
-use crate::devices::Devices;
+use crate::{boot::Entry, devices::Devices};
 
 impl Vcpu {
     /// A state for [`Self::rehearse`]: this vCPU, fresh, about to run from `entry`.

@@ -15,7 +15,7 @@ pub struct Vcpu {
     /// Number and APIC id.
     pub(crate) id: u8,
     pub(super) msrs: Arc<Msrs>,
-    /// State before anything ran, for the first restore.
+    /// State before the next restore, looked at beforehand.
     pub(super) fresh: Option<Box<VcpuState>>,
     xsave_size: usize,
     /// AMD's virtualisation, not Intel's.
@@ -33,13 +33,21 @@ impl Vcpu {
         Self { fd, id, msrs, fresh: None, xsave_size, svm, sync_regs }
     }
 
-    /// Remembers what this vCPU is before anything ran, so that the restore sets only what differs.
+    /// Remembers what this vCPU is, so that the restore, before it has run again, sets only what differs.
     pub fn note_fresh(&mut self) -> Result<(), super::VcpuStateError> {
         self.fresh = Some(Box::new(self.save()?));
         Ok(())
     }
 
-    /// Words of the XSAVE area.
+    /// Looks again at what may have come since [`Self::note_fresh`] without the vCPU's doing: interrupts and NMIs.
+    pub(crate) fn note_events(&mut self) -> Result<(), super::VcpuStateError> {
+        if let Some(fresh) = &mut self.fresh {
+            let failed = super::VcpuStateError::ioctl("KVM_GET_VCPU_EVENTS");
+            fresh.events = self.fd.get_vcpu_events().map_err(failed)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn xsave_words(&self) -> usize {
         self.xsave_size.max(4096) / 4
     }
@@ -104,7 +112,6 @@ impl Vcpu {
         }
     }
 
-    /// One `KVM_RUN`.
     fn enter(&mut self, devices: &Devices) -> Result<Entered, RunError> {
         let action = match self.fd.run() {
             Ok(VcpuExit::IoOut(port, data)) => devices.port_write(port, data),

@@ -21,8 +21,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -41,21 +41,23 @@ struct Source {
     files: Vec<File>,
 }
 
-/// Boots what `request` says and freezes it when it is ready; also gives the nanoseconds that took.
+/// Boots what `request` says and freezes it when it is ready, unless `client` goes before; also gives the nanoseconds
+/// that took.
 pub(super) fn boot(
     settings: &Settings,
     pools: &Pools,
     request: &CreateTemplate,
     cid: u32,
+    client: &Weak<()>,
 ) -> Result<(Frozen, u64), DaemonError> {
     let source = source(settings, request)?;
     let image = request.disk.as_deref().map(open).transpose()?;
     let disk = disk(request)?;
     let mut shell = pools.take(request.shape)?;
-    let result = run(&shell, request, source, image, disk, cid);
+    let result = run(&shell, request, source, image, disk, cid, client);
     // What the channel says is that it closed; how the process ended says more.
     let result = result.map_err(|error| match error {
-        DaemonError::Shell(ShellFailure::Channel(ChannelError::Closed)) => ShellFailure::Gone(shell.put_down()).into(),
+        DaemonError::Shell(ShellFailure::Channel(e)) if e.is_gone() => ShellFailure::Gone(shell.put_down()).into(),
         other => other,
     });
     pools.bury(shell);
@@ -127,6 +129,7 @@ fn run(
     image: Option<File>,
     disk: Option<BootDisk>,
     cid: u32,
+    client: &Weak<()>,
 ) -> Result<(Frozen, u64), DaemonError> {
     let seen = match request.disk.as_deref().zip(image.as_ref()) {
         Some((path, image)) => Some(Arc::new(Seen::now(path, image)?)),
@@ -143,11 +146,11 @@ fn run(
     drop(fds);
     drop(blank);
     let command = match &request.ready {
-        Ready::Command(argv) => Some(warm_up(shell.channel(), argv.clone(), deadline)?),
+        Ready::Command(argv) => Some(warm_up(shell.channel(), argv.clone(), deadline, client.clone())?),
         Ready::Agent | Ready::Signal => None,
     };
     let console = Console::default();
-    until_forked(shell, &console, command.as_ref(), deadline, request.timeout_s)?;
+    until_forked(shell, &console, command.as_ref(), deadline, request.timeout_s, client)?;
     let boot_ns = nanoseconds(start.elapsed());
     shell.send(&ToShell::Freeze, &[])?;
     let frozen_by = Instant::now() + FREEZE;
@@ -161,7 +164,8 @@ fn run(
             }
             (FromShell::Failed(why), _) => return Err(ShellFailure::Said(why).into()),
             (FromShell::Ended(ended), _) => return Err(DaemonError::Guest(format!("the guest {ended}"))),
-            _ => {}
+            (_, descriptors) if descriptors.is_empty() => {}
+            _ => return Err(ShellFailure::from(ChannelError::Descriptors).into()),
         }
     }
 }
@@ -205,40 +209,49 @@ fn until_forked(
     command: Option<&Receiver<String>>,
     deadline: Instant,
     seconds: u32,
+    client: &Weak<()>,
 ) -> Result<(), DaemonError> {
     let failed = |how: &str| {
         let line = console.last_line().map_or(String::new(), |line| format!("; its console's last line: {line}"));
         DaemonError::Guest(format!("the guest {how}{line}"))
     };
     loop {
+        if client.strong_count() == 0 {
+            return Err(failed("was not ready when its client went"));
+        }
         if let Some(Ok(why)) = command.map(Receiver::try_recv) {
             return Err(failed(&why));
         }
-        match shell.receive(CALL) {
-            Ok((FromShell::Forked, _)) => return Ok(()),
-            Ok((FromShell::Console(bytes), _)) => console.write(&bytes),
-            Ok((FromShell::Ended(Ended::Kvm(why)), _)) => return Err(DaemonError::Unrunnable(why)),
-            Ok((FromShell::Ended(ended), _)) => return Err(failed(&ended.to_string())),
-            Ok((FromShell::Failed(why), _)) => return Err(ShellFailure::Said(why).into()),
+        match shell.hear(CALL) {
+            Ok(FromShell::Forked) => return Ok(()),
+            Ok(FromShell::Console(bytes)) => console.write(&bytes),
+            Ok(FromShell::Ended(Ended::Kvm(why))) => return Err(DaemonError::Unrunnable(why)),
+            Ok(FromShell::Ended(ended)) => return Err(failed(&ended.to_string())),
+            Ok(FromShell::Failed(why)) => return Err(ShellFailure::Said(why).into()),
             Ok(_) => {}
             Err(ShellFailure::Silent(_)) => {}
             Err(other) => return Err(other.into()),
         }
         if Instant::now() >= deadline {
             return Err(failed(&format!(
-                "was not ready within {seconds} s: give it more (--timeout), or look at its console"
+                "was not ready within {seconds} s: `flashfork vm template create NAME --timeout SECONDS` gives it more"
             )));
         }
     }
 }
 
 /// Has the agent run `argv`, and then give the fork signal; what comes is why it failed.
-fn warm_up(channel: Arc<Channel>, argv: Vec<String>, deadline: Instant) -> Result<Receiver<String>, DaemonError> {
+fn warm_up(
+    channel: Arc<Channel>,
+    argv: Vec<String>,
+    deadline: Instant,
+    client: Weak<()>,
+) -> Result<Receiver<String>, DaemonError> {
     let (sender, failure) = mpsc::channel();
     thread::Builder::new()
         .name("warm-up".into())
         .spawn(move || {
-            if let Err(why) = command(&channel, &argv, deadline) {
+            if let Err(why) = command(&channel, &argv, deadline, &client) {
                 // The request may be over.
                 let _ = sender.send(why);
             }
@@ -247,11 +260,13 @@ fn warm_up(channel: Arc<Channel>, argv: Vec<String>, deadline: Instant) -> Resul
     Ok(failure)
 }
 
-fn command(channel: &Channel, argv: &[String], deadline: Instant) -> Result<(), String> {
+fn command(channel: &Channel, argv: &[String], deadline: Instant, client: &Weak<()>) -> Result<(), String> {
     let (_line, mut client) = loop {
         match call(channel) {
             Ok(called) => break called,
-            Err(why) if Instant::now() >= deadline => return Err(format!("has no agent that answers: {why}")),
+            Err(why) if Instant::now() >= deadline || client.strong_count() == 0 => {
+                return Err(format!("has no agent that answers: {why}"));
+            }
             Err(_) => thread::sleep(CALL),
         }
     };

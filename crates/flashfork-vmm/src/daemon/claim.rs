@@ -5,7 +5,7 @@ use super::error::DaemonError;
 use super::templates::Entry;
 use crate::pool::{Claims, Pools, Shell, ShellFailure};
 use flashfork_proto::Generation;
-use flashfork_proto::shell::{Claim, ClaimTimes, FromShell, Go, Renewal, ToShell};
+use flashfork_proto::shell::{ChannelError, Claim, ClaimTimes, FromShell, Go, Renewal, ToShell};
 use std::time::{Duration, Instant};
 
 /// How long a shell may take from a claim to its guest's first exit.
@@ -28,8 +28,8 @@ pub(super) struct Claimed {
 /// Makes a shell of `shells` a clone of `entry` with `disks` beside what that has; `renewal` makes it one of its own.
 /// No shell that is primed can be given disks.
 ///
-/// What becomes of a shell while it waits primed costs nobody a clone: if it can't be told to go, another is claimed.
-/// Once it was told its guest may run, under the clone's name and number: then it is the only one.
+/// What becomes of a shell while it waits costs nobody a clone: if it ends before it reads its claim, another is
+/// claimed. Once it has read that its guest may run, under the clone's name and number: then it is the only one.
 pub(super) fn claim(
     pools: &Pools,
     entry: &Entry,
@@ -45,34 +45,28 @@ pub(super) fn claim(
     }
     let renewal = renewal()?;
     let generation = renewal.identity.generation;
-    if shell.is_primed() {
-        let go = ToShell::Go(Box::new(Go { renewal: renewal.clone(), cid }));
-        if shell.send(&go, &[]).is_ok() {
-            return started(pools, shell, generation);
+    let deadline = Instant::now() + CLAIM;
+    loop {
+        let renewal = renewal.clone();
+        let told = if shell.is_primed() {
+            shell.send(&ToShell::Go(Box::new(Go { renewal, cid })), &[])
+        } else {
+            let claim = Claim { renewal, cid, origin: entry.origin.clone(), attach: disks.request() };
+            let descriptors: Vec<_> = entry.descriptors().into_iter().chain(disks.descriptors()).collect();
+            shell.send(&ToShell::Claim(Box::new(claim)), &descriptors)
+        };
+        match told.and_then(|()| first_exit(&shell)) {
+            Ok((times, early)) => return Ok(Claimed { shell, generation, times, early }),
+            Err(failure) => {
+                pools.bury(shell);
+                let unread = matches!(failure, ShellFailure::Channel(ChannelError::Unread));
+                if !unread || Instant::now() > deadline {
+                    return Err(failure.into());
+                }
+            }
         }
-        pools.bury(shell);
         shell = pools.take(entry.shape())?;
         shell.promise(limit)?;
-    }
-    let claim = Claim { renewal, cid, origin: entry.origin.clone(), attach: disks.request() };
-    let descriptors: Vec<_> = entry.descriptors().into_iter().chain(disks.descriptors()).collect();
-    match shell.send(&ToShell::Claim(Box::new(claim)), &descriptors) {
-        Ok(()) => started(pools, shell, generation),
-        Err(failure) => {
-            pools.bury(shell);
-            Err(failure.into())
-        }
-    }
-}
-
-/// Waits for a shell that was told to become a clone.
-fn started(pools: &Pools, shell: Shell, generation: Generation) -> Result<Claimed, DaemonError> {
-    match first_exit(&shell) {
-        Ok((times, early)) => Ok(Claimed { shell, generation, times, early }),
-        Err(failure) => {
-            pools.bury(shell);
-            Err(failure.into())
-        }
     }
 }
 
@@ -82,10 +76,12 @@ fn first_exit(shell: &Shell) -> Result<(ClaimTimes, Vec<FromShell>), ShellFailur
     let mut early = Vec::new();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        match shell.receive(left).map_err(|failure| failure.after(CLAIM))?.0 {
+        match shell.hear(left).map_err(|failure| failure.after(CLAIM))? {
             FromShell::Claimed(times) => return Ok((times, early)),
             FromShell::Failed(why) => return Err(ShellFailure::Said(why)),
             FromShell::Ended(ended) => return Err(ShellFailure::Said(ended.to_string())),
+            // Nobody has asked.
+            FromShell::Written(_) => {}
             other if early.len() < EARLY => early.push(other),
             _ => return Err(ShellFailure::Unexpected),
         }

@@ -14,16 +14,17 @@ use super::kept::{self, CloneRecord};
 use super::memory;
 use super::own_fork::{self, OwnForks};
 use super::templates::Entry;
-use crate::pool::{Footprint, Pools, ShellFailure};
-use crate::store::{self, Descriptor, Held, Kind, Store};
+use crate::pool::{Footprint, Pools, Shell, ShellFailure};
+use crate::store::{self, Descriptor, Held, Kind, Store, StoreError};
 use flashfork_proto::api::{self, CloneState};
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Channel, ChannelError, ClaimTimes, Ended, FromShell, Renewal, ToShell};
-use flashfork_proto::{Generation, generation_hex};
+use flashfork_proto::{Generation, generation_hex, printable};
 use forking::Promised;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,9 @@ pub(super) const ALIVE: Duration = Duration::from_secs(60);
 
 /// How long a shell may take for a request.
 const ANSWER: Duration = Duration::from_secs(20);
+
+/// A clone that is older when its agent first answers has written more than others will before that.
+const YOUNG: Duration = Duration::from_secs(10);
 
 /// Bytes of what a shell says that are kept: it is written down, and shown in one line.
 const LINE: usize = 1024;
@@ -44,6 +48,7 @@ pub(super) struct Running {
     name: String,
     template: String,
     forked_from: Option<String>,
+    made_ns: u64,
     /// Gone after its end, when its template may be removed.
     origin: Weak<Entry>,
     own_forks: OwnForks,
@@ -51,6 +56,9 @@ pub(super) struct Running {
     disks: Arc<Attached>,
     footprint: Footprint,
     cid: u32,
+    /// Its template may learn of it what clones write first: at the first answer of its agent, if this daemon has made
+    /// it and it was never taken back.
+    teaches: AtomicBool,
     /// Until its end.
     channel: Mutex<Option<Arc<Channel>>>,
     console: Console,
@@ -84,8 +92,8 @@ struct Life {
     forks_itself: bool,
     /// It is on its way back to its template.
     rolls_back: bool,
-    /// Answers are still to what another daemon had asked, up to so many [`FromShell::Done`].
-    of_another: u8,
+    /// Answers are still to what another daemon had asked, up to this [`FromShell::Adopted`].
+    of_another: Option<u64>,
 }
 
 /// What its shell was asked. There is room for one answer: a shell that was taken over may send any number.
@@ -118,37 +126,43 @@ impl Running {
         pools: &Arc<Pools>,
         gone: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<Arc<Self>, DaemonError> {
-        let Claimed { mut shell, generation, times, early } = claimed;
-        let is_another_s = born.past.is_some();
+        let Claimed { shell, generation, times, early } = claimed;
         let channel = shell.channel();
         let clone = Arc::new(Self::new(born, generation, times, shell.footprint(), shell.held()));
         *lock(&clone.channel) = Some(channel.clone());
+        let adopted = clone.lock().of_another;
         let (listener, pools) = (clone.clone(), pools.clone());
-        thread::Builder::new()
-            .name("clone".into())
-            .stack_size(256 << 10)
-            .spawn(move || {
-                let early = early.into_iter().find_map(|message| listener.hear(message));
-                let ended = early.or_else(|| listener.listen(&channel));
-                {
-                    let mut life = listener.lock();
-                    // If it was not stopped and took no leave, how its process ended says why.
-                    let found =
-                        || ended.unwrap_or_else(|| Ended::Failed(format!("its shell ended: {}", shell.put_down())));
-                    life.ended.get_or_insert_with(found);
-                    listener.save(&life);
-                }
-                *lock(&listener.channel) = None;
-                listener.console.end();
-                listener.changed.notify_all();
-                // Before it is torn down: its template can be removed and its name used again.
-                gone(&listener);
-                pools.bury(shell);
-            })
-            .map_err(|e| DaemonError::System("start a thread", e))?;
-        if is_another_s {
-            // Whatever that had begun is given up. A machine that has stood still has given all answers before.
-            clone.send_beside(vec![ToShell::Abandon, ToShell::Pause, ToShell::Resume]);
+        let (give, given) = mpsc::sync_channel::<Shell>(1);
+        let started = thread::Builder::new().name("clone".into()).stack_size(256 << 10).spawn(move || {
+            let Ok(mut shell) = given.recv() else { return };
+            let early = early.into_iter().find_map(|message| listener.hear(message));
+            let ended = early.or_else(|| listener.listen(&channel));
+            {
+                let mut life = listener.lock();
+                // If it was not stopped and took no leave, how its process ended says why.
+                let found = || ended.unwrap_or_else(|| Ended::Failed(format!("its shell ended: {}", shell.put_down())));
+                life.ended.get_or_insert_with(found);
+                listener.save(&life);
+            }
+            *lock(&listener.channel) = None;
+            listener.console.end();
+            listener.changed.notify_all();
+            // Before it is torn down: its template can be removed and its name used again.
+            gone(&listener);
+            pools.bury(shell);
+        });
+        if let Err(e) = started {
+            if adopted.is_some() {
+                // It goes on for the next daemon: this one ends.
+                std::mem::forget(shell);
+            }
+            return Err(DaemonError::System("start a thread", e));
+        }
+        // It waits.
+        let _ = give.send(shell);
+        if let Some(number) = adopted {
+            // Whatever that had begun is given up.
+            clone.send_beside(ToShell::Adopt(number));
         }
         Ok(clone)
     }
@@ -182,8 +196,11 @@ impl Running {
             forking: false,
             forks_itself: false,
             rolls_back: false,
-            of_another: if past.is_some() { 2 } else { 0 },
+            // Two daemons come at different times.
+            of_another: past.as_ref().map(|_| kept::monotonic_ns()),
         };
+        let teaches = AtomicBool::new(past.is_none());
+        let made_ns = past.as_ref().map_or_else(kept::monotonic_ns, |past| past.clone.made_ns);
         let kept = OnceLock::new();
         if let Some(past) = past {
             let _ = kept.set(past.clone);
@@ -192,12 +209,14 @@ impl Running {
             name,
             template,
             forked_from,
+            made_ns,
             origin,
             own_forks,
             job,
             disks,
             footprint,
             cid,
+            teaches,
             channel: Mutex::default(),
             console: Console::default(),
             life: Mutex::new(life),
@@ -219,6 +238,7 @@ impl Running {
             name: self.name.clone(),
             template: self.template.clone(),
             forked_from: self.forked_from.clone(),
+            made_ns: self.made_ns,
             origin,
             budget: self.own_forks.hold(store),
             job: self.job.clone(),
@@ -230,19 +250,28 @@ impl Running {
             cgroup: cgroup.map(|cgroup| cgroup.path().to_owned()),
         };
         let _ = self.kept.set(kept);
-        self.save_with(&life, files);
-        Ok(())
+        Ok(self.save_with(&life, files)?)
     }
 
     /// Writes down what has changed, before anybody else hears of it.
     fn save(&self, life: &Life) {
-        self.save_with(life, Vec::new());
+        self.save_with(life, Vec::new()).expect("what was kept once has room again");
     }
 
-    fn save_with(&self, life: &Life, new: Vec<Arc<dyn Descriptor>>) {
-        let Some(kept) = self.kept.get() else { return };
-        let record = store::seal(&CloneRecord {
-            clone: kept.clone(),
+    fn save_with(&self, life: &Life, new: Vec<Arc<dyn Descriptor>>) -> Result<(), StoreError> {
+        let Some(record) = self.record(life) else { return Ok(()) };
+        let record = store::seal(&record);
+        match &life.ended {
+            Some(_) => self.held.kill(Some(record)),
+            None => self.held.put(Kind::Clone, record, new)?,
+        }
+        Ok(())
+    }
+
+    /// What the next daemon is told of it.
+    fn record(&self, life: &Life) -> Option<CloneRecord> {
+        Some(CloneRecord {
+            clone: self.kept.get()?.clone(),
             started_ns: kept::monotonic_ns().saturating_sub(nanoseconds(life.started.elapsed())),
             generation: life.generation,
             claim: life.claim,
@@ -251,11 +280,12 @@ impl Running {
             trouble: life.trouble.clone(),
             rolls_back: life.rolls_back,
             ended: life.ended.clone(),
-        });
-        match &life.ended {
-            Some(_) => self.held.kill(Some(record)),
-            None => self.held.put(Kind::Clone, record, new),
-        }
+        })
+    }
+
+    /// When it was made, on the clock that [`kept::monotonic_ns`] gives.
+    pub(super) fn made_ns(&self) -> u64 {
+        self.made_ns
     }
 
     /// Ends it, so that no daemon knows it any more.
@@ -264,11 +294,27 @@ impl Running {
         self.held.kill(None);
     }
 
+    /// Its agent has answered on a connection. Its template learns what a clone writes until the first time, unless it
+    /// knows.
+    pub(super) fn learn(&self) {
+        let is_first = self.teaches.swap(false, Ordering::Relaxed) && self.lock().started.elapsed() < YOUNG;
+        if is_first && self.origin.upgrade().is_some_and(|entry| entry.written.get().is_none()) {
+            // There will be other clones, if this one's shell has no room.
+            let _ = self.send(&ToShell::Tell, &[]);
+        }
+    }
+
     /// Until the shell's end; what it says of it, if it says anything.
     fn listen(self: &Arc<Self>, channel: &Channel) -> Option<Ended> {
         loop {
-            if let Some(ended) = self.hear(channel.receive::<FromShell>().ok()?.0) {
-                return Some(ended);
+            match channel.receive_bare() {
+                Ok(message) => {
+                    if let Some(ended) = self.hear(message) {
+                        return Some(ended);
+                    }
+                }
+                Err(e) if e.is_gone() => return None,
+                Err(e) => return Some(Ended::Failed(e.to_string())),
             }
         }
     }
@@ -285,11 +331,15 @@ impl Running {
                     self.changed.notify_all();
                 }
             }
+            FromShell::Written(runs) => {
+                if let Some(entry) = self.origin.upgrade() {
+                    entry.learn(runs);
+                }
+            }
             FromShell::Lap(_) => {}
-            // Asked for at the beginning alone. A daemon that was killed then may have left some, and nothing else.
-            FromShell::Done => {
-                let mut life = self.lock();
-                life.of_another = life.of_another.saturating_sub(1);
+            // Daemons before that were killed may have asked for others.
+            FromShell::Adopted(number) => {
+                self.lock().of_another.take_if(|own| *own == number);
                 self.changed.notify_all();
             }
             FromShell::Forked => self.note_fork_signal(),
@@ -307,7 +357,7 @@ impl Running {
             }
             answer => {
                 let mut life = self.lock();
-                if life.of_another > 0 {
+                if life.of_another.is_some() {
                     return None;
                 }
                 if life.owed > 0 {
@@ -379,6 +429,7 @@ impl Running {
             name: self.name.clone(),
             template: self.template.clone(),
             forked_from: self.forked_from.clone(),
+            made_ns: self.made_ns,
             generation: generation_hex(&life.generation),
             state: match (&life.ended, life.ready_ns) {
                 (Some(_), _) => CloneState::Ended,
@@ -390,7 +441,7 @@ impl Running {
             claim: life.claim,
             first_exit_ns: life.first_exit_ns,
             ready_ns: life.ready_ns,
-            trouble: life.trouble.clone(),
+            trouble: life.trouble.as_deref().map(printable),
             ended: life.ended.as_ref().map(ToString::to_string),
             memory_bytes,
         }
@@ -431,6 +482,7 @@ impl Running {
     /// Sends it back to its template, as another generation. If its shell was asked and didn't do it, nobody knows what
     /// it is: then it ends.
     pub(super) fn rollback(&self, renewal: Renewal) -> Result<(), DaemonError> {
+        self.teaches.store(false, Ordering::Relaxed);
         let _alone = lock(&self.asking);
         let (generation, started) = (renewal.identity.generation, Instant::now());
         let before = {
@@ -489,9 +541,9 @@ impl Running {
         right: impl Fn() -> Result<(), ShellFailure>,
     ) -> Result<FromShell, Unanswered> {
         let mut life = self.lock();
-        let waits = |life: &mut Life| life.of_another > 0 && life.ended.is_none();
+        let waits = |life: &mut Life| life.of_another.is_some() && life.ended.is_none();
         life = self.changed.wait_timeout_while(life, ANSWER, waits).unwrap_or_else(PoisonError::into_inner).0;
-        if life.of_another > 0 {
+        if life.of_another.is_some() {
             return Err(Unanswered::Unasked(DaemonError::Deaf(self.name.clone())));
         }
         life.question = Question::Asked;
@@ -565,7 +617,9 @@ impl Running {
                 return;
             }
             life.trouble = Some(format!("it did not fork itself: {why}"));
-            std::mem::take(&mut life.forks_itself)
+            let waits = std::mem::take(&mut life.forks_itself);
+            self.save(&life);
+            waits
         };
         if waits {
             self.send_surely(&ToShell::Refuse);
@@ -573,21 +627,17 @@ impl Running {
     }
 
     fn refuse_fork(self: &Arc<Self>) {
-        self.send_beside(vec![ToShell::Refuse]);
+        self.send_beside(ToShell::Refuse);
     }
 
     /// Waits for nobody, as whoever hears its shell must.
-    fn send_beside(self: &Arc<Self>, mut messages: Vec<ToShell>) {
-        while let Some(message) = messages.first() {
-            if let Err(DaemonError::Deaf(_)) = self.send(message, &[]) {
-                let own = self.clone();
-                let rest = move || messages.iter().for_each(|message| own.send_surely(message));
-                if let Err(error) = thread::Builder::new().name("send".into()).spawn(rest) {
-                    self.end(Ended::Failed(format!("its guest waits for an answer: {error}")));
-                }
-                return;
+    fn send_beside(self: &Arc<Self>, message: ToShell) {
+        if let Err(DaemonError::Deaf(_)) = self.send(&message, &[]) {
+            let own = self.clone();
+            let later = move || own.send_surely(&message);
+            if let Err(error) = thread::Builder::new().name("send".into()).spawn(later) {
+                self.end(Ended::Failed(format!("its guest waits for an answer: {error}")));
             }
-            messages.remove(0);
         }
     }
 

@@ -9,7 +9,7 @@ use super::templates::Entry;
 use super::{Daemon, Reserved};
 use crate::pool::{Claims, Origin};
 use crate::template::{Numbers, Quota};
-use flashfork_proto::agent::CloneIdentity;
+use flashfork_proto::agent::{self, CloneIdentity};
 use flashfork_proto::api::{self, CreateClones, MAX_CLONES_AT_ONCE};
 use flashfork_proto::shell::Renewal;
 use flashfork_proto::signal::AttachedDisk;
@@ -92,20 +92,35 @@ impl Daemon {
     ) -> Result<Announced<'a>, DaemonError> {
         check(request)?;
         // Before a number is taken: a name that can't be had costs none.
-        let mut names: Vec<_> =
-            request.name.iter().map(|name| self.reserve("clone", name)).collect::<Result<_, _>>()?;
-        let mut numbers = quota.take(rustix::process::geteuid().as_raw(), request.count.into())?;
-        if request.name.is_none() {
-            for index in numbers.left() {
-                names.push(self.reserve("clone", &of_number(template, index)).inspect_err(|error| {
-                    // Else the next request would meet it again.
-                    if matches!(error, DaemonError::Taken { .. }) {
-                        (numbers.left().start..=index).for_each(|_| numbers.use_first());
-                    }
-                })?);
+        let chosen: Vec<_> = request.name.iter().map(|name| self.reserve("clone", name)).collect::<Result<_, _>>()?;
+        let take = || quota.take(rustix::process::geteuid().as_raw(), request.count.into());
+        if !chosen.is_empty() {
+            return Ok(Announced { request, disks, numbers: take()?, names: chosen });
+        }
+        let (mut left_out, mut met) = (Vec::new(), None);
+        loop {
+            let mut numbers = match take() {
+                Ok(numbers) => numbers,
+                Err(error) => {
+                    // The last ones first: so all can be had again.
+                    while left_out.pop().is_some() {}
+                    return Err(met.unwrap_or_else(|| error.into()));
+                }
+            };
+            let reserve = |index| self.reserve("clone", &of_number(template, index)).map_err(|error| (index, error));
+            match numbers.left().map(reserve).collect() {
+                Ok(names) => {
+                    left_out.iter_mut().for_each(Numbers::use_all);
+                    return Ok(Announced { request, disks, numbers, names });
+                }
+                // Somebody has chosen that name: no clone has its number, nor one before it.
+                Err((index, error @ (DaemonError::Taken { .. } | DaemonError::Making { .. }))) => {
+                    left_out.push(numbers.split_to(index + 1));
+                    met = Some(error);
+                }
+                Err((_, error)) => return Err(error),
             }
         }
-        Ok(Announced { request, disks, numbers, names })
     }
 
     /// Makes clones of a template that may have no name.
@@ -296,12 +311,13 @@ impl Daemon {
         Ok(clone.show())
     }
 
-    /// A stream to a vsock port of a clone.
+    /// A stream to a clone's agent, and who is to be told when that has answered.
     ///
     /// # Errors
     /// [`DaemonError`].
-    pub fn connect(&self, name: &str, port: u32) -> Result<UnixStream, DaemonError> {
-        self.running(name)?.connect(port)
+    pub fn connect(&self, name: &str) -> Result<(UnixStream, Asked), DaemonError> {
+        let clone = self.running(name)?;
+        Ok((clone.connect(agent::PORT)?, Asked(clone)))
     }
 
     /// A clone's console: what it wrote, and a way to type.
@@ -311,6 +327,17 @@ impl Daemon {
     pub fn console(&self, name: &str) -> Result<(tokio::sync::mpsc::Receiver<Vec<u8>>, Typist), DaemonError> {
         let clone = self.running(name)?;
         Ok((clone.console(), Typist(clone)))
+    }
+}
+
+/// A clone whose agent somebody has connected to.
+#[derive(Debug)]
+pub struct Asked(Arc<Running>);
+
+impl Asked {
+    /// The agent has answered.
+    pub fn note_answer(&self) {
+        self.0.learn();
     }
 }
 

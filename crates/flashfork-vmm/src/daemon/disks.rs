@@ -10,6 +10,7 @@ use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::BootDisk;
 use flashfork_proto::signal::{AttachedDisk, MAX_JOB};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Component, Path};
 use std::sync::Arc;
 
 /// The serial number of a disk that is given none.
@@ -114,10 +115,12 @@ fn open(disk: &AttachDisk) -> Result<(FrozenDisk, u64), DaemonError> {
 /// Where it is mounted; nowhere is an empty path.
 fn mount(disk: &AttachDisk) -> Result<String, DaemonError> {
     let Some(path) = &disk.mount else { return Ok(String::new()) };
-    if path.starts_with('/') && path.len() > 1 && path.len() <= MAX_MOUNT && !path.contains(char::is_control) {
+    let names: Vec<_> = Path::new(path).components().skip(1).collect();
+    let leads_down = !names.is_empty() && names.iter().all(|name| matches!(name, Component::Normal(_)));
+    if path.starts_with('/') && leads_down && path.len() <= MAX_MOUNT && !path.contains(char::is_control) {
         return Ok(path.clone());
     }
     Err(DaemonError::Invalid(format!(
-        "{path:?} is no place for a disk: give an absolute path of up to {MAX_MOUNT} bytes"
+        "{path:?} is no place for a disk: give an absolute path without `..`, of up to {MAX_MOUNT} bytes"
     )))
 }

@@ -6,6 +6,7 @@ use crate::kvm;
 use crate::memory::LayerError;
 use crate::pool::{PoolError, ShellFailure};
 use crate::state::StateError;
+use crate::store::StoreError;
 use crate::template::{DirectoryError, QuotaError};
 use flashfork_image::ImageError;
 use flashfork_proto::api::{self, ErrorCode};
@@ -22,6 +23,14 @@ pub enum DaemonError {
     /// The name is taken.
     #[error("there is a {kind} {name} already: remove it with `flashfork vm {}{name}`, or choose another name", if *.kind == "template" { "template rm " } else { "rm " })]
     Taken {
+        /// Template or clone.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// What has it isn't there yet.
+    #[error("{kind} {name} is being made: try again, or choose another name")]
+    Making {
         /// Template or clone.
         kind: &'static str,
         /// Its name.
@@ -115,6 +124,14 @@ pub enum DaemonError {
     /// Its shell doesn't read what it is sent.
     #[error("clone {0} doesn't listen: try again, or remove it with `flashfork vm rm {0}`")]
     Deaf(String),
+    /// It would be lost with the daemon.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The next daemon may have more luck.
+    #[error(
+        "an earlier daemon's templates and clones go on, and can't be taken over: {0}; raise this one's limits (ulimit -n, ulimit -u)"
+    )]
+    Left(Box<Self>),
     /// A descriptor, thread or random number.
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
@@ -126,10 +143,16 @@ impl DaemonError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Name(_) | Self::Invalid(_) | Self::Shape(_) | Self::File { .. } | Self::Boot(_) => ErrorCode::Invalid,
-            Self::Taken { .. } => ErrorCode::Exists,
+            Self::Taken { .. } | Self::Making { .. } => ErrorCode::Exists,
             Self::Unknown { .. } => ErrorCode::NotFound,
-            Self::Quota(_) | Self::Conflict(_) | Self::Deaf(_) | Self::Disk(_) => ErrorCode::Conflict,
-            Self::Memory { .. } | Self::ForkMemory { .. } | Self::System(..) => ErrorCode::Exhausted,
+            Self::Quota(_)
+            | Self::Conflict(_)
+            | Self::Deaf(_)
+            | Self::Disk(_)
+            | Self::Directory(DirectoryError::Disk(_)) => ErrorCode::Conflict,
+            Self::Memory { .. } | Self::ForkMemory { .. } | Self::System(..) | Self::Store(_) | Self::Left(_) => {
+                ErrorCode::Exhausted
+            }
             Self::Kvm(_) | Self::Pool(_) | Self::Image(_) => ErrorCode::Unsupported,
             Self::Guest(_) => ErrorCode::Guest,
             Self::Unrunnable(_) => ErrorCode::Unrunnable,

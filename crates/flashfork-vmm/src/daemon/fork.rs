@@ -17,6 +17,7 @@ use flashfork::Headroom;
 use flashfork_proto::agent::PORT;
 use flashfork_proto::api::{self, ForkClone, MAX_CLONES_AT_ONCE};
 use flashfork_proto::shell::{Ended, Pause};
+use rustix::system::sysinfo;
 use std::iter;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -111,6 +112,14 @@ pub(super) enum How {
     Itself,
 }
 
+/// How long a shell may take to copy what its guest has written: no more than its disks hold, nor this host.
+fn patience(ram: u64, may_write: u64, disks: u64) -> Duration {
+    let host = sysinfo();
+    let written = ram + may_write.min(disks);
+    let most = written.min(host.totalram.saturating_mul(host.mem_unit.into()));
+    COPY + COPY_MB * u32::try_from(most >> 20).unwrap_or(u32::MAX)
+}
+
 /// Makes a template of a clone that runs.
 pub(super) fn branch(clone: &Arc<Running>, origin: &Arc<Entry>, how: How) -> Result<(Arc<Entry>, Pause), DaemonError> {
     let Frozen { ram, disks, state } = &origin.template.frozen;
@@ -128,8 +137,7 @@ pub(super) fn branch(clone: &Arc<Running>, origin: &Arc<Entry>, how: How) -> Res
     let deltas: Vec<Delta> = iter::once(Ok(of_ram)).chain(of_disks).collect::<Result<_, _>>()?;
     let mut forking = clone.begin_fork(how == How::Itself)?;
     forking.promise(may_write, &deltas)?;
-    let mebibytes = u64::from(state.shape.memory_mib) + (may_write >> 20);
-    let patience = COPY + COPY_MB * u32::try_from(mebibytes).unwrap_or(u32::MAX);
+    let patience = patience(ram.length(), may_write, disks.iter().map(|disk| disk.overlay.length()).sum());
     forking.copy(&deltas, patience)?;
     let (encoded, pause) = match how {
         How::ByAgent => by_agent(clone, &forking, &deltas, patience)?,

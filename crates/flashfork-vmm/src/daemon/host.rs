@@ -8,6 +8,7 @@ use flashfork_image::KernelFiles;
 use flashfork_image::guest::SERIES;
 use flashfork_proto::api::{CreateTemplate, HostKvm, Ready};
 use flashfork_proto::shape::{Pages, Shape};
+use std::sync::Arc;
 
 /// mov dx, 0x1234; mov al, FORK; out dx, al; hlt
 const FORK: [u8; 7] = [0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, 0xf4];
@@ -31,7 +32,9 @@ pub(super) fn probe(settings: &Settings, pools: &Pools, cid: u32) -> (HostKvm, S
         max_clones: None,
         timeout_s: PATIENCE,
     };
-    let tried = |memory_mib, tiny| boot::boot(settings, pools, &request(memory_mib, tiny), cid);
+    let client = Arc::new(());
+    let tried =
+        |memory_mib, tiny| boot::boot(settings, pools, &request(memory_mib, tiny), cid, &Arc::downgrade(&client));
     if let Err(e) = tried(2, Some(FORK.to_vec())) {
         return (HostKvm::None, format!("no guest runs: {e}"));
     }
@@ -53,7 +56,9 @@ pub(super) fn probe(settings: &Settings, pools: &Pools, cid: u32) -> (HostKvm, S
             let detail = format!("a Linux guest was ready {:.2} s after power-on{rollbacks}", ns as f64 / 1e9);
             (HostKvm::Linux, detail)
         }
-        Err(e @ DaemonError::Shell(_)) => (HostKvm::Tiny, format!("a tiny guest runs, Linux does not: {e}")),
+        Err(e @ (DaemonError::Shell(_) | DaemonError::Unrunnable(_))) => {
+            (HostKvm::Tiny, format!("a tiny guest runs, Linux does not: {e}"))
+        }
         // It never came to a guest, which says nothing of KVM.
         Err(e) => (HostKvm::Untried, e.to_string()),
     }

@@ -17,12 +17,13 @@ use crate::store::{self, Descriptor, Held, Kept, Kind};
 use crate::template::{Quota, Template};
 use flashfork_proto::Generation;
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{BootDisk, ClaimTimes, Ended, Extent};
+use flashfork_proto::shell::{BootDisk, Channel, ClaimTimes, Ended, Extent};
 use flashfork_proto::signal::AttachedDisk;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
+use std::iter;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -30,11 +31,15 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Descriptors that are to be left when all is taken over, for what is asked for then.
+const ROOM: usize = 64;
+
 /// A template, beside its files: of RAM, then of each disk.
 #[derive(Serialize, Deserialize)]
 struct TemplateRecord {
     name: Option<String>,
     created_s: u64,
+    made_ns: u64,
     boot_ns: Option<u64>,
     forked_from: Option<String>,
     quota: u64,
@@ -58,6 +63,7 @@ pub(super) struct Clone {
     pub(super) name: String,
     pub(super) template: String,
     pub(super) forked_from: Option<String>,
+    pub(super) made_ns: u64,
     /// What its template is held as.
     pub(super) origin: Option<u64>,
     pub(super) budget: Option<u64>,
@@ -108,6 +114,7 @@ pub(super) fn template(entry: &Entry, name: Option<&str>, quota: u64) -> Vec<u8>
     store::seal(&TemplateRecord {
         name: name.map(str::to_owned),
         created_s: entry.template.created_s,
+        made_ns: entry.made_ns,
         boot_ns: entry.boot_ns,
         forked_from: entry.forked_from.clone(),
         quota,
@@ -134,23 +141,29 @@ pub(super) fn monotonic_ns() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
+/// Files that are open at the same time, by device, inode and change: where the kernel gives inodes' numbers of 32 bits
+/// that come again while an older one is there (hugetlbfs), it takes longer than a change of the clock. One that is
+/// changed meanwhile, as only a disk's image can be, is two.
+type Known = BTreeMap<(u64, u64, i64, u64), Arc<OwnedFd>>;
+
 /// Files that came with something that is held, one after the other.
 struct Files<'a> {
     all: std::vec::IntoIter<OwnedFd>,
     taken: Vec<Arc<OwnedFd>>,
-    /// By device and inode: what several have in common is one file here, too.
-    known: &'a mut BTreeMap<(u64, u64), Arc<OwnedFd>>,
+    /// What several have in common is one file here, too.
+    known: &'a mut Known,
 }
 
 impl<'a> Files<'a> {
-    fn of(descriptors: Vec<OwnedFd>, known: &'a mut BTreeMap<(u64, u64), Arc<OwnedFd>>) -> Self {
+    fn of(descriptors: Vec<OwnedFd>, known: &'a mut Known) -> Self {
         Self { all: descriptors.into_iter(), taken: Vec::new(), known }
     }
 
     fn next(&mut self) -> Result<Arc<OwnedFd>, DaemonError> {
         let file = self.all.next().ok_or_else(|| missing("a descriptor"))?;
         let stat = rustix::fs::fstat(&file).map_err(|e| descriptor(e.into()))?;
-        let file = self.known.entry((stat.st_dev, stat.st_ino)).or_insert_with(|| Arc::new(file)).clone();
+        let key = (stat.st_dev, stat.st_ino, stat.st_ctime, stat.st_ctime_nsec);
+        let file = self.known.entry(key).or_insert_with(|| Arc::new(file)).clone();
         self.taken.push(file.clone());
         Ok(file)
     }
@@ -175,7 +188,7 @@ fn missing(what: &str) -> DaemonError {
 /// All that was left, as far as it has been looked at.
 #[derive(Default)]
 struct Found {
-    files: BTreeMap<(u64, u64), Arc<OwnedFd>>,
+    files: Known,
     quotas: BTreeMap<u64, Arc<Quota>>,
     budgets: BTreeMap<u64, Arc<Budget>>,
     templates: BTreeMap<u64, (Option<String>, Arc<Entry>)>,
@@ -184,16 +197,22 @@ struct Found {
 }
 
 impl Daemon {
-    /// Takes over what an earlier daemon has left. What can't be is ended, and `say` is told why.
+    /// Takes over what an earlier daemon has left. What can't be by any is ended, and `say` is told why.
     ///
     /// # Errors
-    /// [`DaemonError::Kvm`], or that a thread can't be started.
+    /// [`DaemonError::Kvm`] and [`DaemonError::Left`]: then all of it is left to the next, and this one is to end.
     pub fn take_over(self: &Arc<Self>, mut kept: Vec<Kept>, say: fn(&str)) -> Result<(), DaemonError> {
         if kept.is_empty() {
             return Ok(());
         }
         // Else what is dropped would be no more.
         self.hardware().inspect_err(|_| self.store.leave())?;
+        let wait = |why| {
+            self.store.leave();
+            DaemonError::Left(Box::new(why))
+        };
+        let room: io::Result<Vec<_>> = iter::repeat_with(|| self.store.leash()).take(ROOM).collect();
+        let room = room.map_err(|e| wait(descriptor(e)))?;
         let order = [Kind::Quota, Kind::Budget, Kind::Template, Kind::Clone, Kind::Ended];
         kept.sort_by_key(|kept| (order.iter().position(|kind| *kind == kept.kind), kept.held.id()));
         let mut found = Found::default();
@@ -210,19 +229,24 @@ impl Daemon {
                 Kind::Clone | Kind::Ended => self.adopt_clone(&mut found, held.clone(), kind, &record, descriptors),
                 Kind::Passing | Kind::Leash => Ok(()),
             };
-            if let Err(why) = taken {
-                held.kill(None);
-                let what = if kind == Kind::Template { "template" } else { "clone" };
-                say(&format!("a {what} of an earlier daemon can't be taken over and ends: {why}"));
+            match taken {
+                Ok(()) => {}
+                Err(why @ DaemonError::System(..)) => return Err(wait(why)),
+                Err(why) => {
+                    held.kill(None);
+                    let what = if kind == Kind::Template { "template" } else { "clone" };
+                    say(&format!("a {what} of an earlier daemon can't be taken over and ends: {why}"));
+                }
             }
         }
+        drop(room);
         let Found { templates, clones, roll_back, .. } = found;
         for (name, entry) in templates.values() {
             if let Some(name) = name {
                 self.lock().templates.insert(name.clone(), entry.clone());
                 self.hardware()?.pools.keep(entry.shape(), self.settings.pool);
             }
-            for clone in clones.iter().filter(|clone| entry.forked_from.as_deref() == Some(clone.name())) {
+            for clone in clones.iter().filter(|clone| entry.is_forked_from(clone)) {
                 let below: Vec<_> =
                     clone.template().iter().flat_map(|origin| origin.files()).map(Arc::as_ptr).collect();
                 let own = entry.files().filter(|file| !below.contains(&Arc::as_ptr(file)));
@@ -236,7 +260,7 @@ impl Daemon {
                 let _ = daemon.rollback(&name);
             };
             let started = thread::Builder::new().name("rollback".into()).spawn(again);
-            started.map_err(|e| DaemonError::System("start a thread", e))?;
+            started.map_err(|e| wait(DaemonError::System("start a thread", e)))?;
         }
         Ok(())
     }
@@ -277,11 +301,11 @@ impl Daemon {
         let origin = origin.ok_or_else(|| missing("its template"))?;
         let mut files = Files::of(descriptors, &mut found.files);
         // No two have these in common, whatever their inodes are.
-        let mut own = || files.all.next().map(Arc::new).ok_or_else(|| missing("a descriptor"));
-        let (process, channel) = (own()?, own()?);
+        let mut own = || files.all.next().ok_or_else(|| missing("a descriptor"));
+        let (process, channel) = (Arc::new(own()?), Arc::new(Channel::new(own()?)));
         born.disks = Arc::new(Attached { disks: files.disks(known.disks)?, told: known.told });
-        held.adopt([shared(&[process.clone(), channel.clone()]), shared(&files.taken)].concat());
-        let shell = Shell::adopt(held, known.pid, process, &channel, known.shape, known.cgroup).map_err(descriptor)?;
+        held.adopt([vec![process.clone(), channel.clone() as Arc<dyn Descriptor>], shared(&files.taken)].concat());
+        let shell = Shell::adopt(held, known.pid, process, channel, known.shape, known.cgroup);
         let claimed = Claimed { shell, generation, times, early: Vec::new() };
         let gone = self.at_end(Alive::of(&origin));
         let clone = Running::start(claimed, born, &self.hardware()?.pools, gone)?;
@@ -301,7 +325,8 @@ impl Found {
         held.adopt(shared(&files.taken));
         let state = Arc::new(MachineState::decode(&record.state)?);
         let template = Template { frozen: Frozen { ram, disks, state }, quota, created_s: record.created_s };
-        let entry = Entry::new(template, record.boot_ns, record.forked_from)?;
+        let mut entry = Entry::new(template, record.boot_ns, record.forked_from)?;
+        entry.made_ns = record.made_ns;
         let id = held.id();
         // Nobody else does.
         let _ = entry.held.set(held);

@@ -179,9 +179,12 @@ impl Daemon {
         let mut state = self.lock();
         let there =
             if kind == "template" { state.templates.contains_key(name) } else { state.clones.contains_key(name) };
-        let key = (kind, name.to_owned());
-        if there || !state.reserved.insert(key.clone()) {
+        if there {
             return Err(DaemonError::Taken { kind, name: name.into() });
+        }
+        let key = (kind, name.to_owned());
+        if !state.reserved.insert(key.clone()) {
+            return Err(DaemonError::Making { kind, name: name.into() });
         }
         Ok(Reserved(self, key))
     }

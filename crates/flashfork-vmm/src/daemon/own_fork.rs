@@ -41,7 +41,7 @@ impl OwnForks {
         let Budget { left, held } = &*self.budget;
         let left = left.lock().unwrap_or_else(PoisonError::into_inner);
         if *left > 0 {
-            held.get_or_init(|| store.hold(Kind::Budget, store::seal(&*left), Vec::new()));
+            held.get_or_init(|| store.note(Kind::Budget, store::seal(&*left)));
         }
         held.get().map(|held| held.id())
     }
@@ -51,7 +51,7 @@ impl OwnForks {
         let mut left = self.budget.left.lock().unwrap_or_else(PoisonError::into_inner);
         *left = left.checked_sub(1)?;
         if let Some(held) = self.budget.held.get() {
-            held.put(Kind::Budget, store::seal(&*left), Vec::new());
+            held.change(Kind::Budget, store::seal(&*left));
         }
         self.daemon.upgrade()
     }

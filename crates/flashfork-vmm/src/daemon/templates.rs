@@ -10,13 +10,13 @@ use crate::store::{Held, Kind, Store};
 use crate::template::{self, Quota, Template};
 use flashfork::Headroom;
 use flashfork_proto::api::{self, CreateTemplate, LoadTemplate, SaveTemplate};
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell;
+use flashfork_proto::shape::{Pages, Shape};
+use flashfork_proto::shell::{self, Run};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 use std::time::SystemTime;
 
 /// A template and what the daemon knows of it.
@@ -26,20 +26,24 @@ pub(super) struct Entry {
     /// For claims.
     pub(super) origin: shell::Origin,
     pub(super) boot_ns: Option<u64>,
+    /// On the clock that [`kept::monotonic_ns`] gives.
+    pub(super) made_ns: u64,
     /// The clone that was forked to make it.
     pub(super) forked_from: Option<String>,
     /// Clones that are.
     pub(super) alive: AtomicU64,
+    /// What a clone had written when its agent first answered, as the first one told: the next will write the same.
+    pub(super) written: OnceLock<Vec<Run>>,
     /// From before anybody can ask for it, or for a clone of it. Goes last: where nobody waits for its memory.
     pub(super) held: OnceLock<Arc<Held>>,
 }
 
 impl Daemon {
-    /// Boots a guest and makes a template of it.
+    /// Boots a guest and makes a template of it. The boot ends once nobody has `client` any more.
     ///
     /// # Errors
     /// [`DaemonError`].
-    pub fn create_template(&self, request: &CreateTemplate) -> Result<api::Template, DaemonError> {
+    pub fn create_template(&self, request: &CreateTemplate, client: &Weak<()>) -> Result<api::Template, DaemonError> {
         let hardware = self.hardware()?;
         let _reserved = self.reserve("template", &request.name)?;
         request.shape.check()?;
@@ -47,7 +51,7 @@ impl Daemon {
             return Err(DaemonError::Invalid("a disk needs an image, and an image a shape with a disk".into()));
         }
         enough_memory(&request.shape)?;
-        let (frozen, boot_ns) = boot::boot(&self.settings, &hardware.pools, request, self.cid())?;
+        let (frozen, boot_ns) = boot::boot(&self.settings, &hardware.pools, request, self.cid(), client)?;
         let tenant = rustix::process::geteuid().as_raw();
         let quota = Arc::new(Quota::new(tenant, request.max_clones));
         self.adopt(&request.name, Template { frozen, quota, created_s: now_s() }, Some(boot_ns))
@@ -117,7 +121,7 @@ impl Daemon {
         if alive > 0 {
             let s = if alive == 1 { "" } else { "s" };
             return Err(DaemonError::Conflict(format!(
-                "template {name} has {alive} clone{s}: remove what it has first"
+                "template {name} has {alive} clone{s}, without forks of theirs: remove what it has first (vm ls --tree)"
             )));
         }
         self.forget_template(state, name, &entry)
@@ -163,7 +167,8 @@ impl Daemon {
 
 impl Origin for Entry {
     fn prime(&self, shell: &mut Shell) -> Result<(), ShellFailure> {
-        shell.prime(self.origin.clone(), &self.descriptors(), self.disk_limit())
+        let written = self.written.get().map_or(&[][..], Vec::as_slice);
+        shell.prime(self.origin.clone(), &self.descriptors(), self.disk_limit(), written)
     }
 }
 
@@ -174,7 +179,8 @@ impl Entry {
         forked_from: Option<String>,
     ) -> Result<Self, DaemonError> {
         let origin = origin(&template.frozen)?;
-        Ok(Self { template, origin, boot_ns, forked_from, alive: AtomicU64::new(0), held: OnceLock::new() })
+        let (alive, written, held) = (AtomicU64::new(0), OnceLock::new(), OnceLock::new());
+        Ok(Self { template, origin, boot_ns, made_ns: kept::monotonic_ns(), forked_from, alive, written, held })
     }
 
     /// Of what a clone was when it was forked.
@@ -186,7 +192,7 @@ impl Entry {
     pub(super) fn hold(&self, store: &Arc<Store>, name: Option<&str>) -> Result<(), DaemonError> {
         let record = kept::template(self, name, self.template.quota.hold(store));
         match self.held.get() {
-            Some(held) => held.put(Kind::Template, record, Vec::new()),
+            Some(held) => held.change(Kind::Template, record),
             None => {
                 let Frozen { ram, disks, .. } = &self.template.frozen;
                 let mut files = kept::shared(ram.files());
@@ -194,10 +200,23 @@ impl Entry {
                     files.extend(kept::of_disk(disk)?);
                 }
                 // Nobody else does.
-                let _ = self.held.set(store.hold(Kind::Template, record, files));
+                let _ = self.held.set(store.hold(Kind::Template, record, files)?);
             }
         }
         Ok(())
+    }
+
+    /// Whether `clone` was forked to make it, and not another one of that name.
+    pub(super) fn is_forked_from(&self, clone: &Running) -> bool {
+        self.forked_from.as_deref() == Some(clone.name()) && clone.made_ns() < self.made_ns
+    }
+
+    /// A clone's shell, whatever became of that, says that its guest has written these pages. The first one counts.
+    pub(super) fn learn(&self, runs: Vec<Run>) {
+        let Shape { pages, memory_mib, .. } = self.shape();
+        if pages == Pages::Small && !runs.is_empty() && Run::fit(&runs, u64::from(memory_mib) << 8) {
+            let _ = self.written.set(runs);
+        }
     }
 
     pub(super) fn shape(&self) -> Shape {
@@ -228,6 +247,7 @@ impl Entry {
             name: name.into(),
             shape: self.shape(),
             created_s: self.template.created_s,
+            made_ns: self.made_ns,
             clones_made: self.template.quota.made(),
             clones_alive: self.alive.load(Ordering::Relaxed),
             max_clones: self.template.quota.max(),
@@ -287,7 +307,7 @@ mod tests {
     use crate::machine::Machine;
     use crate::memory::Layered;
     use crate::pool::Program;
-    use flashfork_proto::shape::Pages;
+    use flashfork_proto::shell::{FromShell, ToShell};
     use kvm_ioctls::Kvm;
     use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
@@ -364,5 +384,47 @@ mod tests {
             assert!(removal.join().unwrap().starts_with("HTTP/1.1 204"));
             drained.join().unwrap();
         });
+    }
+
+    #[test]
+    fn what_the_first_clone_had_written_when_its_agent_answered_is_there_in_shells_that_are_primed() {
+        let Ok(kvm) = Kvm::new() else { return eprintln!("skipped: no /dev/kvm") };
+        let entry = entry(&kvm, None);
+        let (clone, shell) = super::super::clone::tests::running(Arc::downgrade(&entry));
+        let one = vec![Run { first: 3, pages: 2 }];
+        // Each clone is asked once, whether it answers or not.
+        let (old, of_old) = super::super::clone::tests::running(Arc::downgrade(&entry));
+        old.learn();
+        assert_eq!(of_old.receive::<ToShell>().unwrap().0, ToShell::Tell);
+        old.learn();
+        old.input(b"x").unwrap();
+        assert!(matches!(of_old.receive::<ToShell>().unwrap().0, ToShell::Input(_)));
+        old.stop();
+        clone.learn();
+        assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Tell);
+        for runs in [vec![Run { first: 1023, pages: 2 }], one.clone(), Vec::new()] {
+            shell.send(&FromShell::Written(runs), &[]).unwrap();
+        }
+        while entry.written.get().is_none() {
+            std::thread::yield_now();
+        }
+        // Nobody is asked again.
+        let (other, of_other) = super::super::clone::tests::running(Arc::downgrade(&entry));
+        other.learn();
+        other.input(b"x").unwrap();
+        assert!(matches!(of_other.receive::<ToShell>().unwrap().0, ToShell::Input(_)));
+        other.stop();
+        let (mut primed, shell) = Shell::played(SHAPE);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(matches!(shell.receive::<ToShell>().unwrap().0, ToShell::Prime(_)));
+                shell.send(&FromShell::Primed, &[]).unwrap();
+                assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Populate(one));
+                shell.send(&FromShell::Primed, &[]).unwrap();
+            });
+            entry.prime(&mut primed).unwrap();
+        });
+        assert!(primed.is_primed());
+        clone.stop();
     }
 }

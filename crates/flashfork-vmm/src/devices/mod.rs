@@ -12,9 +12,8 @@ pub use state::{DeviceState, DeviceStateError};
 
 use crate::memory::{Copying, GuestMemory, Watch};
 use crate::{events::Outbox, kvm::Vm, layout};
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::Renewal;
 use flashfork_proto::signal::{COMMAND_PORT, PORTS, Signal, Status};
+use flashfork_proto::{shape::Shape, shell::Renewal};
 use serial::Console;
 use signal::SignalPort;
 use std::io::{self, Write};

@@ -2,9 +2,8 @@
 
 use super::Action;
 use crate::events::{Event, Outbox};
-use flashfork_proto::Generation;
-use flashfork_proto::shell::Renewal;
 use flashfork_proto::signal::{Access, Device, Signal, Status};
+use flashfork_proto::{Generation, shell::Renewal};
 use std::time::{Instant, SystemTime};
 
 /// The ports and what they know of the VM.

@@ -1,8 +1,7 @@
 //! What the guest can see of all devices, as a template keeps it.
 
-use super::serial::SerialState;
-use super::virtio::VirtioState;
 use super::virtio::blk::{DiskError, DiskState};
+use super::{serial::SerialState, virtio::VirtioState};
 use flashfork_proto::signal::Device as SignalState;
 use serde::{Deserialize, Serialize};
 

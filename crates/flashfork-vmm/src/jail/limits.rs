@@ -9,7 +9,9 @@ use rustix::process::{
     setrlimit,
 };
 
-/// Descriptors: KVM's, eventfds, and one for each vsock connection.
+/// Descriptors: KVM's, eventfds, and one for each vsock connection. Never more than half of what the daemon may have:
+/// who has more under way than that can send none (too_many_unix_fds in net/core/scm.c), and all processes of a user
+/// are counted together.
 const DESCRIPTORS: u64 = 1024;
 
 /// What the kernel adds to a shell's badness when memory runs out (proc_pid_oom_score_adj(5)): more than systemd gives
@@ -36,9 +38,10 @@ pub(super) fn volunteer() -> Result<(), JailError> {
 
 /// Sets what holds from the start.
 pub(super) fn set() -> Result<(), JailError> {
+    let descriptors = getrlimit(Resource::Nofile).maximum.map_or(DESCRIPTORS, |most| DESCRIPTORS.min(most / 2));
     // A core would hold the guest's memory.
     limit(&[
-        (Resource::Nofile, DESCRIPTORS),
+        (Resource::Nofile, descriptors),
         (Resource::Core, 0),
         (Resource::Memlock, 0),
         (Resource::Msgqueue, 0),

@@ -1,13 +1,10 @@
 //! From an empty machine to a running guest.
 
 use super::{Machine, MachineError};
-use crate::boot::Source;
-use crate::cpu::VcpuStateError;
 use crate::devices::virtio::blk::{self, Disk, Image};
-use crate::memory;
+use crate::{boot::Source, cpu::VcpuStateError, memory};
 use flashfork_proto::shape::Shape;
-use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::{fs::File, os::fd::OwnedFd};
 
 /// The memory files of a machine to boot. Made by whoever starts the machine, since its own process may not: what it
 /// has can't become more.

@@ -5,17 +5,12 @@
 //! long as to copy what it wrote since the last round, and to pass over the page tables of what it has touched.
 
 use super::{Machine, MachineError};
-use crate::cpu::Exit;
-use crate::events::Event;
 use crate::memory::{Copying, Watch};
-use crate::state::MachineState;
-use flashfork_proto::agent::CloneIdentity;
-use flashfork_proto::shape::Pages;
-use flashfork_proto::shell::Pause;
+use crate::{cpu::Exit, events::Event, state::MachineState};
 use flashfork_proto::signal::{Forked, Role, Status};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use flashfork_proto::{agent::CloneIdentity, shape::Pages, shell::Pause};
 use std::time::{Duration, Instant, SystemTime};
+use std::{os::fd::OwnedFd, sync::Arc};
 
 /// A round that copied no more pages than this was short enough: the rest is copied in the pause.
 const FEW: usize = 256;

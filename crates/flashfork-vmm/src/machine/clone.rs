@@ -2,14 +2,11 @@
 
 use super::{Frozen, Machine, MachineError};
 use crate::cpu::{TscOffset, Vcpu, VcpuState, VcpuStateError, wait_awake};
-use crate::devices::virtio::blk::Disk;
 use crate::memory::{Undo, Watch};
-use crate::state::MachineState;
-use flashfork_proto::shape::Pages;
-use flashfork_proto::shell::Renewal;
-use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use crate::{devices::virtio::blk::Disk, state::MachineState};
+use flashfork_proto::{shape::Pages, shell::Renewal};
 use std::time::{Duration, Instant};
+use std::{sync::Arc, sync::mpsc::Receiver};
 
 /// What each step took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -92,11 +89,15 @@ impl Machine {
         // What vCPUs did before belongs to the past.
         self.early.clear();
         let mut times = CloneTimes { check: clock.lap(), ..Default::default() };
+        // Meanwhile the vCPUs look at what they have become, which writes nothing to memory.
+        let looks = self.begin_on_vcpus(&state, 0, |vcpu, _| vcpu.note_fresh());
         let copied = self.undo_writes()?;
         self.devices.discard_disk_writes()?;
+        wait(looks)?;
         times.map = clock.lap();
         let tsc = tsc(&state);
         wait(self.begin_on_vcpus(&state, 0, move |vcpu, state| {
+            vcpu.note_events()?;
             if copied {
                 vcpu.forget_translations(state)?;
             }

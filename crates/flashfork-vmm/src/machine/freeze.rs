@@ -3,9 +3,8 @@
 use super::{Machine, MachineError};
 use crate::cpu::{VcpuState, VcpuStateError};
 use crate::devices::virtio::blk::{DiskError, FrozenDisk};
-use crate::kvm::VmState;
 use crate::memory::{self, Layered};
-use crate::state::MachineState;
+use crate::{kvm::VmState, state::MachineState};
 use flashfork_proto::shape::Pages;
 use std::sync::Arc;
 
@@ -63,7 +62,6 @@ impl Machine {
         Ok(Frozen { ram, disks, state })
     }
 
-    /// The state of a paused machine.
     pub(super) fn save(&self, forked: bool) -> Result<MachineState, MachineError> {
         let vcpus = self.save_vcpus()?;
         let vm = VmState::save(&self.vm)?;

@@ -6,6 +6,7 @@ mod clone;
 mod control;
 mod error;
 mod freeze;
+mod known;
 mod prepare;
 mod rehearse;
 
@@ -15,17 +16,13 @@ pub use clone::{CloneTimes, Primed};
 pub use error::MachineError;
 pub use freeze::Frozen;
 
-use crate::cpu::VcpuHandle;
-use crate::devices::Devices;
 use crate::events::{Event, Inbox};
 use crate::memory::{Layered, Ram, Undo, Watch};
+use crate::{cpu::VcpuHandle, devices::Devices};
 use crate::{kvm::Vm, state::MachineState};
 use branch::Branching;
 use flashfork_proto::shape::Shape;
-use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::{collections::VecDeque, os::fd::OwnedFd, sync::Arc, thread::JoinHandle};
 
 /// A VM.
 #[derive(Debug)]
@@ -43,7 +40,6 @@ pub struct Machine {
     own: Option<OwnedFd>,
     /// Where a rollback goes back to.
     origin: Option<Arc<MachineState>>,
-    /// Memory of its template.
     template: Option<Layered>,
     /// If its rollbacks may copy memory back.
     undo: Option<Undo>,

@@ -6,10 +6,7 @@ use crate::devices::Devices;
 use crate::{events, kvm::Vm, memory::Ram};
 use flashfork_proto::shape::Shape;
 use kvm_ioctls::Kvm;
-use std::collections::VecDeque;
-use std::io::Write;
-use std::sync::Arc;
-use std::thread;
+use std::{collections::VecDeque, io::Write, sync::Arc, thread};
 
 impl Machine {
     /// Makes a VM of `shape` with no memory and no state: every KVM object, eventfd and thread that it will need.

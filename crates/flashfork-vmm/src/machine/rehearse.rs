@@ -1,9 +1,7 @@
 //! A claim for nothing, before there is one to be claimed.
 
 use super::{Machine, MachineError};
-use crate::boot::Source;
-use crate::cpu::Vcpu;
-use crate::kvm::VmState;
+use crate::{boot::Source, cpu::Vcpu, kvm::VmState};
 use crate::{memory, state::MachineState};
 use flashfork_proto::shape::Pages;
 

@@ -5,12 +5,13 @@ use super::delta::{self, mark};
 use super::pagemap::PAGE;
 use super::{Reservation, Watch};
 use rustix::mm::{MapFlags, ProtFlags};
-use std::io;
-use std::ops::Range;
-use std::os::fd::AsFd;
+use std::{io, ops::Range, os::fd::AsFd};
 
-/// Bytes of addresses that are looked at in one step: a few milliseconds, if all of it was written.
+/// Bytes that are copied in one step: a few milliseconds.
 const STEP: usize = 16 << 20;
+
+/// Bytes of addresses that are looked at in one step: a few milliseconds, if nothing was written and all is there.
+const REACH: usize = 4 << 30;
 
 /// A copy under way. Dropping it doesn't end the watch: see [`Copying::end`].
 #[derive(Debug)]
@@ -21,7 +22,6 @@ pub struct Copying {
     to: Reservation,
     /// Where the round has come to.
     at: usize,
-    /// Pages that it has copied.
     pages: usize,
 }
 
@@ -41,10 +41,9 @@ impl Copying {
         if !watch.tracks() {
             return Ok(Some(0));
         }
-        let end = self.from.end.min(self.at + STEP);
-        self.copy(watch, self.at..end, true)?;
-        self.at = end;
-        if end < self.from.end {
+        let end = self.from.end.min(self.at.saturating_add(REACH));
+        self.at = self.copy(watch, self.at..end, Some(STEP / PAGE))?;
+        if self.at < self.from.end {
             return Ok(None);
         }
         self.at = self.from.start;
@@ -54,7 +53,7 @@ impl Copying {
     /// Nobody writes any more: copies what is left, and gives the number of its pages.
     pub(crate) fn finish(&mut self, watch: &Watch) -> io::Result<usize> {
         self.pages = 0;
-        self.copy(watch, self.from.clone(), false)?;
+        self.copy(watch, self.from.clone(), None)?;
         Ok(self.pages)
     }
 
@@ -63,12 +62,13 @@ impl Copying {
         watch.end(&self.from)
     }
 
-    fn copy(&mut self, watch: &Watch, part: Range<usize>, protect: bool) -> io::Result<()> {
+    /// Gives where it has come to.
+    fn copy(&mut self, watch: &Watch, part: Range<usize>, protect: Option<usize>) -> io::Result<usize> {
         let (start, to, mut pages) = (self.from.start, self.to.start(), 0);
         let place = self.from.len();
         // SAFETY: the delta's bits, which lie behind its pages, and of which only this knows.
         let bits = unsafe { std::slice::from_raw_parts_mut(to.add(place), self.to.length() - place) };
-        watch.written(part, protect, |run| {
+        let end = watch.written(part, protect, |run| {
             pages += run.len() / PAGE;
             mark(bits, &(((run.start - start) / PAGE) as u64..((run.end - start) / PAGE) as u64));
             // SAFETY: a run lies in `from`, which its owner keeps mapped, and its place in the copy is mapped as long
@@ -78,7 +78,7 @@ impl Copying {
             unsafe { libc::memcpy(to.add(run.start - start).cast(), run.start as *const _, run.len()) };
         })?;
         self.pages += pages;
-        Ok(())
+        Ok(end)
     }
 }
 
@@ -150,8 +150,34 @@ mod tests {
         for (page, value) in [(1, 1), (2, 2), (5000, 1), (7, 3), (5001, 2), (9, 0), (0, 0)] {
             assert_eq!(in_copy(&copy, page), value << 32, "page {page}");
         }
-        assert_eq!(delta::runs(&delta::marks(&copy, BYTES as u64).unwrap()), [1..3, 7..8, 5000..5002]);
+        assert_eq!(delta::runs(&copy, BYTES as u64, u64::MAX).unwrap(), [1..3, 7..8, 5000..5002]);
         memory::seal(&copy).expect("nobody has it mapped");
+    }
+
+    #[test]
+    fn a_step_ends_by_what_was_written_and_not_by_how_much_memory_there_is() {
+        const LARGE: usize = 1 << 40;
+        let watch = Watch::find().unwrap();
+        if !watch.tracks() {
+            return eprintln!("skipped: this kernel can't note writes");
+        }
+        let file = memory::create("flashfork:test", LARGE as u64, Pages::Small).unwrap();
+        let mut memory = Reservation::new(LARGE).unwrap();
+        memory.fill(ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE, &file).unwrap();
+        let copy = delta::create("flashfork:test", LARGE as u64).unwrap();
+        let mut copying = Copying::begin(&watch, range(&memory), &copy).unwrap();
+        // One step more than whole ones.
+        (0..2 * STEP / PAGE + 1).for_each(|page| word(&memory, page).store(1, Ordering::Relaxed));
+        word(&memory, LARGE / PAGE - 1).store(2, Ordering::Relaxed);
+        let mut steps = 0;
+        let pages = loop {
+            steps += 1;
+            if let Some(pages) = copying.step(&watch).unwrap() {
+                break pages;
+            }
+        };
+        assert_eq!((pages, steps), (2 * STEP / PAGE + 2, LARGE / REACH + 2));
+        assert_eq!((in_copy(&copy, LARGE / PAGE - 1), copying.finish(&watch).unwrap()), (2, 0));
     }
 
     #[test]

@@ -7,9 +7,9 @@
 use super::memfd::{self, MemfdError};
 use super::pagemap::PAGE;
 use flashfork_proto::shape::Pages;
-use std::io;
-use std::ops::Range;
+use rustix::{fs::SeekFrom, io::Errno};
 use std::os::fd::{AsFd, OwnedFd};
+use std::{io, ops::Range};
 
 /// An empty one for a memory of `bytes`, whole pages. `name` shows in /proc/PID/maps.
 pub fn create(name: &str, bytes: u64) -> Result<OwnedFd, MemfdError> {
@@ -36,30 +36,34 @@ pub fn fits(file: impl AsFd, bytes: u64) -> bool {
     stat.st_blocks.unsigned_abs() * 512 <= most
 }
 
-/// The bits of a file for a memory of `bytes`, as they are now: whoever may still write to the file may change them.
-pub(super) fn marks(file: impl AsFd, bytes: u64) -> io::Result<Vec<u8>> {
-    let mut marks = vec![0; bits(bytes) as usize];
-    read(file, &mut marks, bytes)?;
-    // Bits behind the last page say nothing.
-    let pages = bytes / PAGE as u64;
-    for page in pages..marks.len() as u64 * 8 {
-        marks[(page / 8) as usize] &= !(1 << (page % 8));
-    }
-    Ok(marks)
-}
-
-/// The pages that are there by their bits, in order, by their numbers.
-pub(super) fn runs(marks: &[u8]) -> Vec<Range<u64>> {
-    let mut found: Vec<Range<u64>> = Vec::new();
-    for (index, byte) in marks.iter().enumerate().filter(|(_, byte)| **byte != 0) {
-        for page in (0..8).filter(|bit| byte >> bit & 1 == 1).map(|bit| index as u64 * 8 + bit) {
-            match found.last_mut() {
-                Some(last) if last.end == page => last.end += 1,
-                _ => found.push(page..page + 1),
+/// The pages that are there by the bits of a file for a memory of `bytes`, in order, by their numbers; of more than
+/// `most` no more than a few. Whoever may still write to the file may change them.
+pub(super) fn runs(file: impl AsFd, bytes: u64, most: u64) -> io::Result<Vec<Range<u64>>> {
+    let (mut found, mut pages, mut at): (Vec<Range<u64>>, _, _) = (Vec::new(), 0, bytes);
+    let mut bits = [0; PAGE];
+    while pages <= most && at < length(bytes) {
+        // Most of it are holes.
+        at = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
+            Ok(data) => data / PAGE as u64 * PAGE as u64,
+            Err(Errno::NXIO) => break,
+            Err(errno) => return Err(errno.into()),
+        };
+        read(&file, &mut bits, at)?;
+        for (index, byte) in bits.iter().enumerate().filter(|(_, byte)| **byte != 0) {
+            let first = (at - bytes + index as u64) * 8;
+            // Bits behind the last page say nothing.
+            let end = (first + 8).min(bytes / PAGE as u64);
+            for page in (first..end).filter(|page| byte >> (page - first) & 1 == 1) {
+                pages += 1;
+                match found.last_mut() {
+                    Some(last) if last.end == page => last.end += 1,
+                    _ => found.push(page..page + 1),
+                }
             }
         }
+        at += PAGE as u64;
     }
-    found
+    Ok(found)
 }
 
 /// Sets the bits of `run`.
@@ -98,12 +102,12 @@ mod tests {
     fn pages_are_there_by_their_bits_alone() {
         let bytes = 200_001 * PAGE as u64;
         let file = create("flashfork:test", bytes).unwrap();
-        let found = || runs(&marks(&file, bytes).unwrap());
+        let found = || runs(&file, bytes, u64::MAX).unwrap();
         assert_eq!(found(), []);
         // Written, and not marked.
         write(&file, &[1; PAGE], 7 * PAGE as u64).unwrap();
         let wanted = [0..1, 5..21, 131_071..131_074, 200_000..200_001];
-        let mut bits = marks(&file, bytes).unwrap();
+        let mut bits = vec![0; (length(bytes) - bytes) as usize];
         wanted.iter().for_each(|run| mark(&mut bits, run));
         write(&file, &bits, bytes).unwrap();
         assert_eq!(found(), wanted);

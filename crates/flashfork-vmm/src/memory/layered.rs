@@ -4,14 +4,12 @@
 //! Each file holds its pages at their own offsets. *Extents* say which file a page is taken from, so a clone maps each
 //! page once, however deep it lies. A file of which no page shows any more is let go.
 
-use super::delta::{self, mark, marks, read, runs, write};
+use super::delta::{self, read, runs, write};
 use super::memfd::{self, MemfdError, seal};
 use super::pagemap::PAGE;
 use flashfork_proto::shell::{Extent, MAX_EXTENTS, MAX_LAYERS};
-use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::{io, ops::Range, sync::Arc};
 
 /// What is copied at once, in bytes.
 const CHUNK: usize = 1 << 20;
@@ -118,12 +116,12 @@ impl Layered {
         let (delta, length) = (delta.into(), self.length());
         memfd::check_size(&delta, delta::length(length))?;
         let new = u8::try_from(self.files.len()).map_err(|_| LayerError::Extents)?;
-        let mut there = marks(&delta, length)?;
-        if there.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>() > most {
+        let mut there = runs(&delta, length, most)?;
+        if there.iter().map(|run| run.end - run.start).sum::<u64>() > most {
             return Err(LayerError::Copied);
         }
         let mut most = most;
-        let mut over = Self { files: self.files.clone(), extents: self.extents_with(&runs(&there), new) };
+        let mut over = Self { files: self.files.clone(), extents: self.extents_with(&there, new) };
         loop {
             let folded = over.to_fold(new);
             if folded.is_empty() {
@@ -131,10 +129,11 @@ impl Layered {
             }
             for (run, file) in folded {
                 copy(&self.files[usize::from(file)], &delta, &bytes(&run))?;
-                mark(&mut there, &run);
                 most = most.saturating_add(run.end - run.start);
+                there.push(run);
             }
-            over.extents = self.extents_with(&runs(&there), new);
+            there.sort_by_key(|run| run.start);
+            over.extents = self.extents_with(&there, new);
         }
         seal(&delta)?;
         if !delta::fits(&delta, most.saturating_mul(PAGE as u64)) {

@@ -7,16 +7,11 @@ use linux_raw_sys::general::{
 };
 use rustix::ioctl::{Opcode, opcode::read_write};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
-use std::fs::File;
-use std::io;
-use std::ops::Range;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::{fs::File, io, ops::Range, os::fd::AsRawFd, os::unix::fs::FileExt};
 
 /// `PAGEMAP_SCAN` of linux/fs.h.
 pub(crate) const SCAN: Opcode = read_write::<Ask>(b'f', 16);
 
-/// Bytes of a page.
 pub(super) const PAGE: usize = 4096;
 
 /// Runs asked for at a time.
@@ -33,13 +28,12 @@ const OF_FILE: u64 = 1 << 61;
 /// Which copies are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
-    /// All.
     All,
     /// Those that were written since they were protected. All of the range is watched by a userfaultfd.
     Written,
     /// The same, and they are protected, beside the file's pages that are there: what has been protected the kernel
-    /// passes over without a look at whose it is.
-    Protect,
+    /// passes over without a look at whose it is. So many at most.
+    Protect(usize),
 }
 
 /// What a scan asks of each page that is there.
@@ -49,8 +43,8 @@ struct Asked {
     written: bool,
     /// It is no file's.
     own: bool,
-    /// It is to be protected.
-    protect: bool,
+    /// It is to be protected, and so are so many at most.
+    protect: Option<usize>,
 }
 
 /// The page map of this process (/proc/self/pagemap), kept open.
@@ -79,23 +73,25 @@ impl Pagemap {
     }
 
     /// Calls `each` with the runs of such pages in `range`, by address and in order. Runs that touch may come apart.
+    /// Gives where it has come to.
     pub(super) fn copies(
         &self,
         range: Range<usize>,
         which: Which,
         mut each: impl FnMut(Range<usize>),
-    ) -> io::Result<()> {
-        const ALL: Asked = Asked { written: false, own: true, protect: false };
+    ) -> io::Result<usize> {
+        const ALL: Asked = Asked { written: false, own: true, protect: None };
+        const WRITTEN: Asked = Asked { written: true, own: false, protect: None };
         match which {
             Which::All if !self.scans => self.read(range, &mut each),
             Which::All => self.scan(range, ALL, &mut told(each)),
             // Whose a page is shows in a structure of its own, far away: it is asked of the few alone that were
             // written, and the many are passed over fifteen times as fast.
-            Which::Written => self.scan(range, Asked { written: true, own: false, protect: false }, &mut |run, _| {
-                self.scan(run, ALL, &mut told(&mut each))
-            }),
+            Which::Written => {
+                self.scan(range, WRITTEN, &mut |run, _| self.scan(run, ALL, &mut told(&mut each)).map(drop))
+            }
             // Both at once: a page of the file that is written afterwards is found again.
-            Which::Protect => self.scan(range, Asked { written: true, own: false, protect: true }, &mut |run, file| {
+            Which::Protect(most) => self.scan(range, Asked { protect: Some(most), ..WRITTEN }, &mut |run, file| {
                 if !file {
                     each(run);
                 }
@@ -104,31 +100,33 @@ impl Pagemap {
         }
     }
 
-    /// Calls `each` with runs of pages, and whether they are a file's if that makes a difference.
+    /// Calls `each` with runs of pages, and whether they are a file's if that makes a difference. Gives where it ended.
     fn scan(
         &self,
         mut range: Range<usize>,
         asked: Asked,
         each: &mut dyn FnMut(Range<usize>, bool) -> io::Result<()>,
-    ) -> io::Result<()> {
+    ) -> io::Result<usize> {
         const NONE: Region = Region { start: 0, end: 0, categories: 0 };
         let mut runs = [NONE; RUNS];
         let if_so = |so: bool, bit: u32| u64::from(if so { bit } else { 0 });
-        while !range.is_empty() {
+        let mut most = asked.protect.unwrap_or(usize::MAX);
+        while !range.is_empty() && most > 0 {
             let mut ask = Ask {
                 size: size_of::<Ask>() as u64,
-                flags: if_so(asked.written, PM_SCAN_CHECK_WPASYNC) | if_so(asked.protect, PM_SCAN_WP_MATCHING),
+                flags: if_so(asked.written, PM_SCAN_CHECK_WPASYNC)
+                    | if_so(asked.protect.is_some(), PM_SCAN_WP_MATCHING),
                 start: range.start as u64,
                 end: range.end as u64,
                 walk_end: 0,
                 vec: runs.as_mut_ptr() as u64,
                 vec_len: RUNS as u64,
-                max_pages: 0,
+                max_pages: most as u64,
                 // An inverted category must be absent.
                 category_inverted: if_so(asked.own, PAGE_IS_FILE),
                 category_mask: if_so(asked.own, PAGE_IS_FILE) | if_so(asked.written, PAGE_IS_WRITTEN),
                 category_anyof_mask: u64::from(PAGE_IS_PRESENT | PAGE_IS_SWAPPED),
-                return_mask: if_so(asked.protect, PAGE_IS_FILE),
+                return_mask: if_so(asked.protect.is_some(), PAGE_IS_FILE),
             };
             // SAFETY: the kernel's structure, and room for as many runs as it says; both outlive the call. Protecting
             // changes nothing that memory holds.
@@ -141,7 +139,8 @@ impl Pagemap {
             };
             // `walk_end` stays behind once the kernel's own buffer was full (pagemap_scan in fs/proc/task_mmu.c): what
             // was reported is behind us all the same.
-            let walked = if found.len() < RUNS { range.end } else { ask.walk_end as usize };
+            let pages: usize = found.iter().map(|run| (run.end - run.start) as usize / PAGE).sum();
+            let walked = if found.len() < RUNS && pages < most { range.end } else { ask.walk_end as usize };
             let next = found.last().map_or(walked, |last| walked.max(last.end as usize));
             // A filter that answers in the kernel's place leaves it as it was.
             if ask.walk_end == 0 || next <= range.start {
@@ -150,13 +149,13 @@ impl Pagemap {
             for run in found {
                 each(run.start as usize..run.end as usize, run.categories & u64::from(PAGE_IS_FILE) != 0)?;
             }
-            range.start = next;
+            (range.start, most) = (next, most.saturating_sub(pages));
         }
-        Ok(())
+        Ok(range.start)
     }
 
     /// Entry by entry.
-    fn read(&self, mut range: Range<usize>, each: &mut dyn FnMut(Range<usize>)) -> io::Result<()> {
+    fn read(&self, mut range: Range<usize>, each: &mut dyn FnMut(Range<usize>)) -> io::Result<usize> {
         let mut bytes = [0; ENTRIES * 8];
         while !range.is_empty() {
             let count = (range.len() / PAGE).min(ENTRIES);
@@ -177,7 +176,7 @@ impl Pagemap {
             }
             range.start = at;
         }
-        Ok(())
+        Ok(range.end)
     }
 }
 

@@ -1,8 +1,12 @@
 //! A guest's RAM: a reservation whose addresses KVM's memory slots hold, and what is mapped over it at the moment.
 
+use super::pagemap::PAGE;
 use super::{Copying, Layered, MemfdError, Reservation, Undo, Watch};
 use crate::layout;
-use flashfork_proto::shape::Shape;
+use flashfork_proto::{
+    shape::Shape,
+    shell::{MAX_POPULATED, MAX_RUNS, Run},
+};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
 use std::os::fd::AsFd;
 use std::{fmt, io};
@@ -50,6 +54,9 @@ pub enum RamError {
     /// There is memory where there must be none.
     #[error("the machine has memory already")]
     InUse,
+    /// Pages that it doesn't have, or too many.
+    #[error("pages that are to be there beforehand are none of a template's memory, or too many")]
+    Runs,
     /// A rollback needs a template below.
     #[error("the memory is not a copy of a template's")]
     NotPrivate,
@@ -175,6 +182,44 @@ impl Ram {
         Ok(copied)
     }
 
+    /// The pages that were written since [`Self::map_private`]; nothing if they are more than [`MAX_POPULATED`] or in
+    /// more than [`MAX_RUNS`] of runs. Writers may go on meanwhile.
+    pub fn written(&self, watch: &Watch) -> Result<Vec<Run>, RamError> {
+        let start = self.reservation.start() as usize;
+        let (mut runs, mut all): (Vec<Run>, _) = (Vec::new(), 0);
+        let found = watch.copies(start..start + self.reservation.length(), |run| {
+            let (first, pages) = (((run.start - start) / PAGE) as u32, (run.len() / PAGE) as u32);
+            all += pages;
+            let many = runs.len() > MAX_RUNS;
+            match runs.last_mut() {
+                Some(last) if last.first + last.pages == first => last.pages += pages,
+                _ if !many => runs.push(Run { first, pages }),
+                _ => {}
+            }
+        });
+        found.map_err(RamError::Map)?;
+        Ok(if all > MAX_POPULATED || runs.len() > MAX_RUNS { Vec::new() } else { runs })
+    }
+
+    /// Has the pages `runs` there as this process's own, with what the file has in them, as far as there is memory for
+    /// that: whoever writes one that isn't there has a fault.
+    pub fn populate(&self, runs: &[Run]) -> Result<(), RamError> {
+        if self.mapped != Mapped::Private || !Run::fit(runs, (self.reservation.length() / PAGE) as u64) {
+            return Err(RamError::Runs);
+        }
+        for run in runs {
+            // SAFETY: pages of the reservation, over all of which a private mapping lies; what they hold stays.
+            let done = unsafe {
+                let start = self.reservation.start().add(run.first as usize * PAGE);
+                libc::madvise(start.cast(), run.pages as usize * PAGE, libc::MADV_POPULATE_WRITE)
+            };
+            if done < 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn map(&mut self, file: impl AsFd, flags: MapFlags) -> Result<(), RamError> {
         self.reservation.fill(ProtFlags::READ | ProtFlags::WRITE, flags, file).map_err(RamError::Map)
     }
@@ -200,6 +245,30 @@ mod tests {
 
     fn read(ram: &Ram) -> u64 {
         ram.guest().read_obj(GuestAddress(0x1000)).unwrap()
+    }
+
+    #[test]
+    fn what_a_clone_has_written_is_told_and_is_the_next_one_s_own_before_it_writes() {
+        let watch = Watch::find().unwrap();
+        let file = memory::create("flashfork:test", SHAPE.memory_bytes(), SHAPE.pages).unwrap();
+        rustix::io::pwrite(&file, &[7; 3 * PAGE], 0).unwrap();
+        let mut clones = [(); 2].map(|()| Ram::reserve(&SHAPE).unwrap());
+        assert!(matches!(clones[0].populate(&[]), Err(RamError::Runs)), "nothing is mapped");
+        clones.iter_mut().for_each(|clone| clone.map_private(&file).unwrap());
+        for page in [0, 1, 700] {
+            clones[0].guest().write_obj(8_u8, GuestAddress(page * PAGE as u64)).unwrap();
+        }
+        let written = [Run { first: 0, pages: 2 }, Run { first: 700, pages: 1 }];
+        assert_eq!(clones[0].written(&watch).unwrap(), written);
+        assert_eq!(clones[1].written(&watch).unwrap(), []);
+        clones[1].populate(&written).unwrap();
+        assert_eq!(clones[1].written(&watch).unwrap(), written);
+        assert_eq!(read(&clones[1]), u64::from_ne_bytes([7; 8]), "as the file has it");
+        let [last, beyond] = [1023, 1024].map(|first| Run { first, pages: 1 });
+        clones[1].populate(&[last]).unwrap();
+        for wrong in [beyond, Run { first: u32::MAX, pages: u32::MAX }, Run { first: 0, pages: MAX_POPULATED + 1 }] {
+            assert!(matches!(clones[1].populate(&[wrong]), Err(RamError::Runs)), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! A range of addresses with nothing behind it, for memory slots that exist before their memory does.
 
+use flashfork_proto::shape::MAX_MEMORY_MIB;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::{io, iter};
+use std::{io, iter, ptr};
 
-/// Reservations are aligned to this, in bytes, so that 2 MB pages fit.
+/// Reservations no larger than a guest's memory are aligned to this, in bytes, so that 2 MB pages fit.
 const ALIGN: usize = 2 << 20;
 
 /// A range of addresses that belongs to this value. Freshly made, every access to it faults.
@@ -23,6 +24,9 @@ pub struct Reservation {
 /// top down: it comes here after 100 TB.
 const LOW: Range<u64> = 1 << 40..16 << 40;
 
+/// Larger ones, for disks, the kernel places: they might find no room there, and are never vacant.
+const LARGEST: usize = (MAX_MEMORY_MIB as usize) << 20;
+
 /// How many random places in [`LOW`] are tried. Two would do: a process has a few ranges in 15 TB.
 const TRIES: u32 = 16;
 
@@ -34,12 +38,18 @@ unsafe impl Sync for Reservation {}
 impl Reservation {
     /// Reserves `length` bytes, a multiple of the page size.
     pub fn new(length: usize) -> io::Result<Self> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        if length > LARGEST {
+            // SAFETY: a new mapping.
+            let start = unsafe { mmap_anonymous(ptr::null_mut(), length, ProtFlags::empty(), flags) }?;
+            return Ok(Self { start: start.cast(), length, vacant: false });
+        }
         for _ in 0..TRIES {
             let mut random = [0; 8];
             getrandom(&mut random, GetRandomFlags::empty())?;
             let place = LOW.start + u64::from_ne_bytes(random) % (LOW.end - LOW.start);
             let start = (place as usize & !(ALIGN - 1)) as *mut u8;
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+            let flags = flags | MapFlags::FIXED_NOREPLACE;
             // SAFETY: a new mapping, which replaces nothing.
             match unsafe { mmap_anonymous(start.cast(), length, ProtFlags::empty(), flags) } {
                 Ok(_) => return Ok(Self { start, length, vacant: false }),
@@ -176,6 +186,11 @@ mod tests {
         reservation.fill_with(ProtFlags::READ, MapFlags::PRIVATE, parts()).unwrap();
         // SAFETY: mapped just now.
         assert_eq!([4096, 8192].map(|at| unsafe { reservation.start().add(at).read() }), [7, 9]);
+    }
+
+    #[test]
+    fn there_is_room_for_several_of_the_largest_disks() {
+        let _all = [(); 4].map(|()| Reservation::new(17 << 40).unwrap());
     }
 
     #[test]

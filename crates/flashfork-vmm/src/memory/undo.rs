@@ -9,9 +9,7 @@
 use super::pagemap::PAGE;
 use super::{Layered, Reservation, Watch};
 use rustix::mm::{MapFlags, ProtFlags};
-use std::io;
-use std::ops::Range;
-use std::time::Duration;
+use std::{io, ops::Range, time::Duration};
 
 /// Most pages that are kept: 64 MB, which a clone holds from one rollback to the next.
 const MOST: usize = 16 << 10;

@@ -12,9 +12,8 @@ use linux_raw_sys::general::{
 };
 use linux_raw_sys::ioctl::{UFFDIO_API, UFFDIO_REGISTER, UFFDIO_UNREGISTER};
 use rustix::mm::{UserfaultfdFlags, userfaultfd};
-use std::io;
-use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::{io, ops::Range};
 
 /// The ioctls that a watch makes, for the shell's filter.
 pub(crate) const CALLS: [u32; 2] = [UFFDIO_REGISTER, UFFDIO_UNREGISTER];
@@ -53,7 +52,7 @@ impl Watch {
 
     /// Calls `each` with runs of pages in `range`, a private mapping of memory files, that are this process's own.
     pub(super) fn copies(&self, range: Range<usize>, each: impl FnMut(Range<usize>)) -> io::Result<()> {
-        self.pagemap.copies(range, Which::All, each)
+        self.pagemap.copies(range, Which::All, each).map(drop)
     }
 
     /// From here on writes to `range` are noted, if they can be; it is mapped privately, from memory files.
@@ -73,12 +72,18 @@ impl Watch {
     }
 
     /// Calls `each` with runs of pages in `range` that are this process's own. Where writes are noted, these are the
-    /// ones that were written since they were last protected, and they are protected again if `protect` says so.
-    pub(super) fn written(&self, range: Range<usize>, protect: bool, each: impl FnMut(Range<usize>)) -> io::Result<()> {
+    /// ones that were written since they were last protected, and `protect` of them at most are protected again. Gives
+    /// where it has come to.
+    pub(super) fn written(
+        &self,
+        range: Range<usize>,
+        protect: Option<usize>,
+        each: impl FnMut(Range<usize>),
+    ) -> io::Result<usize> {
         let which = match (&self.faults, protect) {
             (None, _) => Which::All,
-            (Some(_), true) => Which::Protect,
-            (Some(_), false) => Which::Written,
+            (Some(_), Some(most)) => Which::Protect(most),
+            (Some(_), None) => Which::Written,
         };
         self.pagemap.copies(range, which, each)
     }
@@ -142,11 +147,11 @@ mod tests {
             // SAFETY: as above.
             assert_eq!(unsafe { start.add(page * PAGE).read_volatile() }, 1, "page {page}");
         };
-        let told = |protect| {
+        let told = |protect: bool| {
             let mut found = Vec::new();
             let page = |address: usize| (address - start as usize) / PAGE;
             let each = |run: Range<usize>| found.extend(page(run.start)..page(run.end));
-            watch.written(range.clone(), protect, each).unwrap();
+            watch.written(range.clone(), protect.then_some(PAGES), each).unwrap();
             found
         };
         (0..512).step_by(64).for_each(read);

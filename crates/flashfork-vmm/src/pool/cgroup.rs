@@ -6,10 +6,9 @@
 //! service with `Delegate=yes`, or `systemd-run --user --scope -p Delegate=yes flashfork vm serve`, gives it one.
 
 use flashfork_proto::shape::Shape;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::process;
+use std::{fs, process};
 
 /// What a shell is limited in.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];

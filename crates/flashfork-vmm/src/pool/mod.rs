@@ -15,8 +15,7 @@ pub use primed::Origin;
 pub use shell::{Footprint, Program, Shell, ShellFailure};
 
 use crate::store::Store;
-use flashfork_proto::api::PoolStats;
-use flashfork_proto::shape::Shape;
+use flashfork_proto::{api::PoolStats, shape::Shape};
 use primed::Primed;
 use reaper::Reaper;
 use std::collections::{BTreeMap, VecDeque};

@@ -5,9 +5,8 @@
 //! each time: it is given to another only when that is asked for twice in a row.
 
 use super::{Shell, ShellFailure};
-use std::fmt::Debug;
-use std::mem;
 use std::sync::{Arc, Weak};
+use std::{fmt::Debug, mem};
 
 /// A template that shells can be primed for.
 pub trait Origin: Debug + Send + Sync {
@@ -18,7 +17,6 @@ pub trait Origin: Debug + Send + Sync {
     fn prime(&self, shell: &mut Shell) -> Result<(), ShellFailure>;
 }
 
-/// The place of a primed shell.
 #[derive(Debug, Default)]
 pub(super) struct Primed {
     place: Place,

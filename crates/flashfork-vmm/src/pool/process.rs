@@ -3,10 +3,8 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::io;
-use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
-use std::sync::Arc;
+use std::{io, os::fd::OwnedFd, sync::Arc};
 
 #[derive(Debug)]
 pub(super) struct Process {
@@ -75,7 +73,6 @@ impl Process {
     }
 }
 
-/// An exit status in words.
 fn end(status: &ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match status.signal() {

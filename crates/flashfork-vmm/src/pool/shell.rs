@@ -2,18 +2,16 @@
 
 use super::cgroup::{Cgroup, Cgroups};
 use super::process::Process;
-use crate::store::{Held, Kind, Store};
+use crate::store::{Held, Kind, Store, StoreError};
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Channel, ChannelError, FromShell, Origin, ToShell};
+use flashfork_proto::shell::{Channel, ChannelError, FromShell, Origin, Run, ToShell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use std::ffi::OsString;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use std::{ffi::OsString, io, path::PathBuf};
 
 /// How long making a machine may take.
 const PREPARE: Duration = Duration::from_secs(20);
@@ -69,6 +67,9 @@ pub enum ShellFailure {
     /// A descriptor for it.
     #[error("no descriptor for a shell: {0}; raise the daemon's limit (ulimit -n)")]
     Descriptor(io::Error),
+    /// It can't be kept.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// Its limits.
     #[error("cannot limit the memory of a shell by its control group: {0}")]
     Cgroup(io::Error),
@@ -124,9 +125,13 @@ impl Shell {
         let child = command.spawn().map_err(|cause| ShellFailure::Program { path: program.path.clone(), cause })?;
         // Its ends of all.
         drop(command);
-        let process = Process::started(child).map_err(ShellFailure::Descriptor)?;
+        let mut process = Process::started(child).map_err(ShellFailure::Descriptor)?;
         let channel = Arc::new(ours);
         let held = store.hold(Kind::Passing, Vec::new(), vec![process.descriptor(), channel.clone()]);
+        let held = held.inspect_err(|_| {
+            process.kill();
+            process.wait();
+        })?;
         let mut shell = Self { channel, process, shape, primed: false, cgroup: None, held };
         // It waits for its first message, so that what it takes from here on is charged where it belongs.
         let cgroup = cgroups.map(|cgroups| cgroups.add(shape, shell.pid())).transpose();
@@ -136,20 +141,17 @@ impl Shell {
     }
 
     /// One that an earlier daemon has made a clone of, whose `held` has these for process and channel.
-    ///
-    /// # Errors
-    /// If there is no descriptor left.
+    #[must_use]
     pub fn adopt(
         held: Arc<Held>,
         pid: u32,
         process: Arc<OwnedFd>,
-        channel: &OwnedFd,
+        channel: Arc<Channel>,
         shape: Shape,
         cgroup: Option<PathBuf>,
-    ) -> io::Result<Self> {
-        let channel = Arc::new(Channel::new(channel.as_fd().try_clone_to_owned()?));
+    ) -> Self {
         let cgroup = cgroup.map(|path| Arc::new(Cgroup::adopt(path, shape)));
-        Ok(Self { channel, process: Process::adopted(pid, process), shape, primed: false, cgroup, held })
+        Self { channel, process: Process::adopted(pid, process), shape, primed: false, cgroup, held }
     }
 
     /// What holds it beside this daemon.
@@ -163,7 +165,7 @@ impl Shell {
         self.wait(Instant::now() + PREPARE, PREPARE)?;
         self.channel.expect_greeting()?;
         self.send(&ToShell::Prepare(shape), &[])?;
-        match self.receive(PREPARE)?.0 {
+        match self.hear(PREPARE)? {
             FromShell::Ready => Ok(()),
             FromShell::Failed(why) => Err(ShellFailure::Said(why)),
             _ => Err(ShellFailure::Unexpected),
@@ -171,19 +173,35 @@ impl Shell {
     }
 
     /// Has it take what a template is, and the descriptors that belong to that, and waits until it has: then it becomes
-    /// a clone of that by [`ToShell::Go`], and is good for nothing else. Its guest may write `disk` bytes to its disk.
+    /// a clone of that by [`ToShell::Go`], and is good for nothing else. Its guest may write `disk` bytes to its disk,
+    /// and is known to write the pages `written` of its RAM first of all.
     ///
     /// # Errors
     /// [`ShellFailure`]; it is of no more use.
-    pub fn prime(&mut self, origin: Origin, fds: &[BorrowedFd<'_>], disk: u64) -> Result<(), ShellFailure> {
+    pub fn prime(
+        &mut self,
+        origin: Origin,
+        fds: &[BorrowedFd<'_>],
+        disk: u64,
+        written: &[Run],
+    ) -> Result<(), ShellFailure> {
         self.promise(disk)?;
         self.send(&ToShell::Prime(Box::new(origin)), fds)?;
-        match self.receive(PREPARE)?.0 {
-            FromShell::Primed => self.primed = true,
-            FromShell::Failed(why) => return Err(ShellFailure::Said(why)),
-            _ => return Err(ShellFailure::Unexpected),
+        self.until_primed()?;
+        if !written.is_empty() {
+            self.send(&ToShell::Populate(written.to_vec()), &[])?;
+            self.until_primed()?;
         }
+        self.primed = true;
         Ok(())
+    }
+
+    fn until_primed(&self) -> Result<(), ShellFailure> {
+        match self.hear(PREPARE)? {
+            FromShell::Primed => Ok(()),
+            FromShell::Failed(why) => Err(ShellFailure::Said(why)),
+            _ => Err(ShellFailure::Unexpected),
+        }
     }
 
     /// Whether it was primed.
@@ -196,7 +214,7 @@ impl Shell {
     fn explain(&mut self, failure: ShellFailure) -> ShellFailure {
         match failure {
             // It may have closed it and live on.
-            ShellFailure::Channel(ChannelError::Closed) => ShellFailure::Gone(self.put_down()),
+            ShellFailure::Channel(e) if e.is_gone() => ShellFailure::Gone(self.put_down()),
             other => other,
         }
     }
@@ -222,6 +240,15 @@ impl Shell {
     pub fn receive(&self, within: Duration) -> Result<(FromShell, Vec<OwnedFd>), ShellFailure> {
         self.wait(Instant::now() + within, within)?;
         Ok(self.channel.receive()?)
+    }
+
+    /// The next message, which no descriptors may come with, if it comes in time.
+    ///
+    /// # Errors
+    /// [`ShellFailure`].
+    pub fn hear(&self, within: Duration) -> Result<FromShell, ShellFailure> {
+        self.wait(Instant::now() + within, within)?;
+        Ok(self.channel.receive_bare()?)
     }
 
     fn wait(&self, deadline: Instant, patience: Duration) -> Result<(), ShellFailure> {
@@ -294,7 +321,7 @@ impl Shell {
         set_socket_timeout(&theirs, Timeout::Recv, Some(Duration::from_secs(120))).unwrap();
         // It ends with this process, whatever becomes of the test.
         let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let held = Store::none().unwrap().hold(Kind::Passing, Vec::new(), Vec::new());
+        let held = Store::none().unwrap().note(Kind::Passing, Vec::new());
         let process = Process::started(child).unwrap();
         (Self { channel: Arc::new(channel), process, shape, primed: false, cgroup: None, held }, theirs)
     }

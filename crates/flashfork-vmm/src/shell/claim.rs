@@ -2,22 +2,15 @@
 
 use super::serve::{Handed, Handover};
 use super::{ShellError, disk};
-use crate::boot::Source;
-use crate::cpu::VcpuLoop;
-use crate::jail;
 use crate::machine::{Blank, CloneTimes, Frozen, Machine};
-use crate::memory::Layered;
-use crate::state::MachineState;
+use crate::{boot::Source, cpu::VcpuLoop, jail, memory::Layered, state::MachineState};
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{
     Boot, BootDisk, BootGuest, Channel, ClaimTimes, Ended, Extent, FromShell, Origin, ToShell,
 };
 use rustix::fs::fstat;
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::{fs::File, sync::Arc, sync::mpsc::Receiver, time::Duration};
 
 /// A machine without memory or state. Its thread is vCPU 0's.
 pub(super) struct Waiting {
@@ -57,6 +50,11 @@ pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
                 primed = Some(machine.prime(vcpu0.vcpu(), &template)?);
                 channel.send(&FromShell::Primed, &[])?;
             }
+            (ToShell::Populate(runs), Some(of)) => {
+                machine.populate(&runs)?;
+                channel.send(&FromShell::Primed, &[])?;
+                primed = Some(of);
+            }
             (ToShell::Go(go), Some(primed)) => {
                 let checked = received.arrived.elapsed();
                 let steps = machine.go(vcpu0.vcpu(), primed, &go.renewal, go.cid)?;
@@ -73,7 +71,7 @@ pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
             }
             (ToShell::Stop, _) => return Ok(channel.send(&FromShell::Ended(Ended::Stopped), &[])?),
             (other, None) => return Err(ShellError::Order { got: name(&other), wanted: "Claim, Prime, Boot or Stop" }),
-            (other, Some(_)) => return Err(ShellError::Order { got: name(&other), wanted: "Go or Stop" }),
+            (other, Some(_)) => return Err(ShellError::Order { got: name(&other), wanted: "Populate, Go or Stop" }),
         }
     }
     vcpu0.run();
@@ -179,7 +177,6 @@ pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Of a message, for errors.
 pub(super) fn name(message: &ToShell) -> &'static str {
     match message {
         ToShell::Prepare(_) => "Prepare",
@@ -197,6 +194,9 @@ pub(super) fn name(message: &ToShell) -> &'static str {
         ToShell::Input(_) => "Input",
         ToShell::Stop => "Stop",
         ToShell::Prime(_) => "Prime",
+        ToShell::Populate(_) => "Populate",
         ToShell::Go(_) => "Go",
+        ToShell::Tell => "Tell",
+        ToShell::Adopt(_) => "Adopt",
     }
 }

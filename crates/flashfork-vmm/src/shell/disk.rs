@@ -4,18 +4,14 @@ pub(super) use crate::devices::virtio::blk::Image;
 
 use super::ShellError;
 use crate::devices::virtio::blk::{FrozenDisk, length, overlay_bytes};
-use crate::machine::MachineError;
-use crate::memory::Layered;
+use crate::{machine::MachineError, memory::Layered};
 use flashfork_proto::shell::{BootDisk, Extent};
-use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::{fs::File, os::fd::OwnedFd};
 
-/// A disk to boot with.
 pub(super) fn image(file: File, disk: &BootDisk) -> Image {
     Image { file, read_only: disk.read_only, serial: disk.serial.clone(), limit: disk.limit }
 }
 
-/// A template's disk.
 pub(super) fn frozen(image: OwnedFd, overlay: Vec<OwnedFd>, extents: &[Extent]) -> FrozenDisk {
     FrozenDisk { image, overlay: Layered::of(overlay, extents.to_vec()), attached: None, seen: None }
 }

@@ -1,10 +1,7 @@
 //! Why a shell ends before its guest does.
 
-use crate::jail::JailError;
-use crate::machine::MachineError;
-use crate::state::StateError;
-use flashfork_proto::shape::ShapeError;
-use flashfork_proto::shell::ChannelError;
+use crate::{jail::JailError, machine::MachineError, state::StateError};
+use flashfork_proto::{shape::ShapeError, shell::ChannelError};
 use std::io;
 
 /// One line: what, why, and what to do.

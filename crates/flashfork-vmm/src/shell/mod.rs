@@ -26,8 +26,7 @@ pub use claim::promise;
 pub use error::ShellError;
 pub use panics::tell as tell_of_panics;
 
-use crate::jail::JailError;
-use crate::memory::Watch;
+use crate::{jail::JailError, memory::Watch};
 use flashfork_proto::shell::{Channel, FromShell};
 use kvm_ioctls::Kvm;
 

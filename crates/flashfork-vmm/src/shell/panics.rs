@@ -1,8 +1,7 @@
 //! A panic of any thread is the end of this shell, and of no other. The daemon hears why before the process is gone.
 
 use flashfork_proto::shell::{Channel, Ended, FromShell};
-use std::panic;
-use std::sync::Arc;
+use std::{panic, sync::Arc};
 
 /// From now on a panic of this process is told over `channel`: once, in one line.
 pub fn tell(channel: &Arc<Channel>) {

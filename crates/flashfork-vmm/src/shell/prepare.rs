@@ -1,11 +1,8 @@
 //! From an empty process to a machine that waits.
 
-use super::console::Output;
-use super::serve;
 use super::{ShellError, claim::Waiting};
-use crate::jail::JailError;
-use crate::machine::Machine;
-use crate::memory::Watch;
+use super::{console::Output, serve};
+use crate::{jail::JailError, machine::Machine, memory::Watch};
 use flashfork_proto::shell::{Channel, FromShell, MAX_MESSAGE, ToShell};
 use kvm_ioctls::Kvm;
 use std::sync::Arc;

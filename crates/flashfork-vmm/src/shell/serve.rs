@@ -1,25 +1,20 @@
 //! The controller: requests, events and console of a machine, one thread for all of them.
 
-use super::ShellError;
 use super::claim::{name, nanoseconds, times};
-use super::console::Output;
-use super::disk::Image;
-use crate::boot::Source;
-use crate::cpu::Exit;
-use crate::events::Event;
+use super::{ShellError, console::Output, disk::Image};
 use crate::machine::{Blank, Deltas, Machine, MachineError};
+use crate::{boot::Source, cpu::Exit, events::Event};
 use flashfork_proto::Generation;
 use flashfork_proto::shell::{Channel, ClaimTimes, Ended, FromShell, MAX_MESSAGE, Renewal, ToShell};
 use flashfork_proto::signal::{Signal, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
-use std::collections::VecDeque;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use std::{collections::VecDeque, io};
 
 /// How long a guest may stay inside before it is asked out, so that the daemon hears of it; also how often input waits
 /// for room in the guest's serial port.
@@ -261,6 +256,15 @@ impl Controller {
         }
     }
 
+    fn abandon(&mut self) -> Result<(), ShellError> {
+        if std::mem::take(&mut self.copying) {
+            self.channel.send(&FromShell::Failed("the fork was given up".into()), &[])?;
+        }
+        self.machine.end_branch()?;
+        self.refuse_fork();
+        Ok(())
+    }
+
     /// Does what the daemon asks for; gives the machine's end.
     fn request(&mut self, request: ToShell, descriptors: Vec<OwnedFd>) -> Result<Option<Ended>, ShellError> {
         let wanted = match request {
@@ -286,26 +290,32 @@ impl Controller {
                 } else {
                     self.machine.resume();
                 }
-                if let Some(generation) = self.alive {
-                    self.channel.send(&FromShell::Alive(generation), &[])?;
-                }
                 self.done()?;
             }
             ToShell::Freeze => self.freeze()?,
             ToShell::Copy => self.begin_copy(descriptors)?,
             ToShell::Branch { at_signal } => self.branch(at_signal)?,
-            ToShell::Abandon => {
-                if std::mem::take(&mut self.copying) {
-                    self.channel.send(&FromShell::Failed("the fork was given up".into()), &[])?;
+            ToShell::Abandon => self.abandon()?,
+            ToShell::Adopt(number) => {
+                self.abandon()?;
+                // A machine that has stood still has given all answers before.
+                self.machine.pause()?;
+                self.machine.resume();
+                if let Some(generation) = self.alive {
+                    self.channel.send(&FromShell::Alive(generation), &[])?;
                 }
-                self.machine.end_branch()?;
-                self.refuse_fork();
+                self.channel.send(&FromShell::Adopted(number), &[])?;
             }
             ToShell::Refuse => self.refuse_fork(),
             ToShell::Rollback(renewal) => self.rollback(&renewal)?,
             ToShell::Input(bytes) => {
                 let room = INPUT - self.input.len();
                 self.input.extend(bytes.iter().take(room));
+            }
+            ToShell::Tell => {
+                // Where it can't be found out nothing is known, and nothing depends on it but time.
+                let written = self.machine.written().unwrap_or_default();
+                self.channel.send(&FromShell::Written(written), &[])?;
             }
             ToShell::Stop => {
                 self.machine.pause()?;
@@ -315,6 +325,7 @@ impl Controller {
             | ToShell::Boot(_)
             | ToShell::Claim(_)
             | ToShell::Prime(_)
+            | ToShell::Populate(_)
             | ToShell::Go(_)) => {
                 return Err(ShellError::Order { got: name(&other), wanted: "something for a running machine" });
             }

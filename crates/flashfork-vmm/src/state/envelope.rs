@@ -4,7 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// Version of everything below [`MachineState`](super::MachineState) and of [`crate::layout`]. Another version is
 /// refused: templates are cheap to make again.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Magic number, version, checksum, length.
 const HEADER: usize = 24;
 
@@ -43,7 +43,6 @@ pub enum StateError {
 pub(crate) struct Envelope {
     /// First bytes.
     pub magic: [u8; 8],
-    /// The only version that is read.
     pub version: u32,
 }
 

@@ -1,7 +1,6 @@
 //! Templates' bytes: what is read from files, and from shells that a guest may have taken over.
 
-use super::MachineState;
-use super::envelope::reseal;
+use super::{MachineState, envelope::reseal};
 use crate::fuzz::fuzz_more;
 
 /// The state of a machine of 4 MB and one CPU in which everything is zero: header, shape, no CPUID, not forked, one

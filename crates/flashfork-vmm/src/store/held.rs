@@ -10,15 +10,12 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 use serde_bytes::ByteBuf;
-use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, fmt::Debug, io, thread};
 
 /// Stores in a row that may end soon; how often one that hangs up is asked.
 const ATTEMPTS: u32 = 3;
@@ -48,6 +45,21 @@ pub enum StoreError {
     /// It doesn't answer, and what it holds would be lost.
     #[error("what holds templates and clones of an earlier daemon at {} doesn't answer: wait, or end it (fuser)", .0.display())]
     Silent(PathBuf),
+    /// It may open no more files.
+    #[error(
+        "what keeps templates and clones may open no more files: remove some, or end all (flashfork vm stop) and raise the daemon's limit (ulimit -n)"
+    )]
+    Full,
+    /// No message to it may be as long.
+    #[error(
+        "what the next daemon would have to know is too large to be kept: {0}; give it fewer disks or processors, or shorter paths"
+    )]
+    TooLarge(FrameError),
+    /// This process may open too few files.
+    #[error(
+        "an earlier daemon's templates and clones go on, and are more descriptors than this one may have: raise its limit (ulimit -n)"
+    )]
+    Few,
     /// Another user's.
     #[error("user {user} listens at {}: give another socket", path.display())]
     Foreign {
@@ -166,10 +178,10 @@ impl Store {
         };
         let store = Arc::new(Self { state: Mutex::new(state), leash, place: Some(place), say });
         if is_new {
-            store.insert(Kind::Leash, Vec::new(), vec![store.leash.clone()]);
+            store.insert(Kind::Leash, Vec::new(), vec![store.leash.clone()])?;
         }
         let watched = store.clone();
-        thread::Builder::new().name("store".into()).spawn(move || watched.watch()).map_err(step("start a thread"))?;
+        thread::Builder::new().name("store".into()).spawn(move || watched.watch()).map_err(reach("start a thread"))?;
         let kept = |(id, kind, record, descriptors): (u64, Kind, ByteBuf, _)| {
             let held = Arc::new(Held { store: store.clone(), id });
             Kept { held, kind, record: record.into_vec(), descriptors }
@@ -199,19 +211,32 @@ impl Store {
     }
 
     /// Holds something new.
-    #[must_use]
-    pub fn hold(self: &Arc<Self>, kind: Kind, record: Vec<u8>, descriptors: Vec<Arc<dyn Descriptor>>) -> Arc<Held> {
-        Arc::new(Held { store: self.clone(), id: self.insert(kind, record, descriptors) })
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] and [`StoreError::TooLarge`]: then it is not held.
+    pub fn hold(
+        self: &Arc<Self>,
+        kind: Kind,
+        record: Vec<u8>,
+        descriptors: Vec<Arc<dyn Descriptor>>,
+    ) -> Result<Arc<Held>, StoreError> {
+        Ok(Arc::new(Held { store: self.clone(), id: self.insert(kind, record, descriptors)? }))
     }
 
-    fn insert(&self, kind: Kind, record: Vec<u8>, descriptors: Vec<Arc<dyn Descriptor>>) -> u64 {
+    /// Holds a few numbers.
+    #[must_use]
+    pub fn note(self: &Arc<Self>, kind: Kind, record: Vec<u8>) -> Arc<Held> {
+        self.hold(kind, record, Vec::new()).expect("a message without descriptors has room for them")
+    }
+
+    fn insert(&self, kind: Kind, record: Vec<u8>, descriptors: Vec<Arc<dyn Descriptor>>) -> Result<u64, StoreError> {
         let mut state = self.lock();
         let id = state.next;
-        state.next += 1;
         let item = Item { kind, record: record.into(), descriptors };
-        self.send(&mut state, &item.message(id), &item.borrowed(0));
+        send(state.line.as_ref(), &item.message(id), &item.borrowed())?;
+        state.next += 1;
         state.items.insert(id, item);
-        id
+        Ok(id)
     }
 
     /// Leaves what is held to the next daemon. Nothing is put any more.
@@ -227,7 +252,8 @@ impl Store {
     /// Ends all shells, and the store. Its socket is removed.
     pub fn end(&self) {
         let mut state = self.lock();
-        self.send(&mut state, &ToStore::End, &[]);
+        // Never refused; if it can't be sent it is killed.
+        let _ = send(state.line.as_ref(), &ToStore::End, &[]);
         state.over = true;
         if let Some(line) = state.line.take() {
             let _ = rustix::net::shutdown(&*line.channel, Shutdown::Both);
@@ -243,35 +269,6 @@ impl Store {
         }
     }
 
-    /// What can't be sent is sent again to the next store; a store that doesn't read is ended.
-    fn send(&self, state: &mut State, message: &ToStore, descriptors: &[BorrowedFd<'_>]) {
-        if let Some(line) = &state.line {
-            self.send_by(line, message, descriptors);
-        }
-    }
-
-    fn send_by(&self, line: &Line, message: &ToStore, descriptors: &[BorrowedFd<'_>]) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match line.channel.send(message, descriptors) {
-                Ok(()) => return,
-                // Too many of this user's descriptors are under way.
-                Err(ChannelError::Io(e))
-                    if e.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error()) && Instant::now() < deadline =>
-                {
-                    thread::sleep(Duration::from_millis(1));
-                }
-                Err(ChannelError::Message(FrameError::TooLong { .. })) if let ToStore::Kill { id, .. } = message => {
-                    return self.send_by(line, &ToStore::Kill { id: *id, record: None }, &[]);
-                }
-                Err(ChannelError::Message(e @ FrameError::TooLong { .. })) => {
-                    return (self.say)(&format!("what is too large to be kept ends with this daemon: {e}"));
-                }
-                Err(_) => return line.kill(),
-            }
-        }
-    }
-
     /// Waits for the store's end, and starts another, which is given everything.
     fn watch(&self) {
         let Some(place) = &self.place else { return };
@@ -279,8 +276,8 @@ impl Store {
         loop {
             let Some(channel) = self.lock().line.as_ref().map(|line| line.channel.clone()) else { return };
             let begin = Instant::now();
-            // It says nothing more.
-            let _ = channel.receive::<Hello>();
+            // Until either side has shut it down. It takes an event, and who sends takes what is answered.
+            while let Err(Errno::INTR) = poll(&mut [PollFd::new(&*channel, PollFlags::empty())], None) {}
             if begin.elapsed() > STEADY {
                 failures = 0;
             }
@@ -306,7 +303,9 @@ impl Store {
                     // The leash last: what isn't all there yet holds no shell.
                     let (leash, rest): (Vec<_>, Vec<_>) = items.iter().partition(|(_, item)| item.kind == Kind::Leash);
                     for (id, item) in rest.into_iter().chain(leash) {
-                        self.send_by(line, &item.message(*id), &item.borrowed(0));
+                        if let Err(e) = send(Some(line), &item.message(*id), &item.borrowed()) {
+                            (self.say)(&format!("something ends with this daemon: {e}"));
+                        }
                     }
                 }
                 Err(e) => {
@@ -327,16 +326,23 @@ impl Held {
     }
 
     /// Changes it, and adds descriptors; what was killed stays so.
-    pub fn put(&self, kind: Kind, record: Vec<u8>, descriptors: Vec<Arc<dyn Descriptor>>) {
+    ///
+    /// # Errors
+    /// As those of [`Store::hold`]: then it is what it was.
+    pub fn put(&self, kind: Kind, record: Vec<u8>, descriptors: Vec<Arc<dyn Descriptor>>) -> Result<(), StoreError> {
         let mut state = self.store.lock();
-        let Some(mut item) = state.items.remove(&self.id) else { return };
-        if item.kind != Kind::Ended {
-            let before = item.descriptors.len();
-            item.descriptors.extend(descriptors);
-            (item.kind, item.record) = (kind, record.into());
-            self.store.send(&mut state, &item.message(self.id), &item.borrowed(before));
-        }
-        state.items.insert(self.id, item);
+        let State { line, items, .. } = &mut *state;
+        let Some(item) = items.get_mut(&self.id).filter(|item| item.kind != Kind::Ended) else { return Ok(()) };
+        let mut new = Item { kind, record: record.into(), descriptors };
+        send(line.as_ref(), &new.message(self.id), &new.borrowed())?;
+        item.descriptors.append(&mut new.descriptors);
+        (item.kind, item.record) = (kind, new.record);
+        Ok(())
+    }
+
+    /// Changes what is known of it, which is as long as before, or little longer.
+    pub fn change(&self, kind: Kind, record: Vec<u8>) {
+        self.put(kind, record, Vec::new()).expect("what was kept once has room again");
     }
 
     /// These are the descriptors that the store has for it.
@@ -351,7 +357,8 @@ impl Held {
         let mut state = self.store.lock();
         let Some(before) = state.items.remove(&self.id) else { return };
         let record = record.map(ByteBuf::from);
-        self.store.send(&mut state, &ToStore::Kill { id: self.id, record: record.clone() }, &[]);
+        // It is no longer than what was put.
+        let _ = send(state.line.as_ref(), &ToStore::Kill { id: self.id, record: record.clone() }, &[]);
         if let Some(record) = record {
             state.items.insert(self.id, Item { kind: Kind::Ended, record, descriptors: Vec::new() });
         }
@@ -366,7 +373,8 @@ impl Drop for Held {
         let mut state = self.store.lock();
         let before = state.items.remove(&self.id);
         if before.is_some() {
-            self.store.send(&mut state, &ToStore::Remove { id: self.id }, &[]);
+            // Never refused.
+            let _ = send(state.line.as_ref(), &ToStore::Remove { id: self.id }, &[]);
         }
         drop(state);
         drop(before);
@@ -378,8 +386,35 @@ impl Item {
         ToStore::Put { id, kind: self.kind, record: self.record.clone() }
     }
 
-    fn borrowed(&self, from: usize) -> Vec<BorrowedFd<'_>> {
-        self.descriptors[from..].iter().map(|descriptor| descriptor.as_fd()).collect()
+    fn borrowed(&self) -> Vec<BorrowedFd<'_>> {
+        self.descriptors.iter().map(|descriptor| descriptor.as_fd()).collect()
+    }
+}
+
+/// To a store, if there is one; what can't be sent is sent again to the next. A store that doesn't read is ended.
+fn send(line: Option<&Line>, message: &ToStore, descriptors: &[BorrowedFd<'_>]) -> Result<(), StoreError> {
+    let Some(line) = line else { return Ok(()) };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match line.channel.send(message, descriptors) {
+            Ok(()) if descriptors.is_empty() => return Ok(()),
+            Ok(()) => match line.channel.receive() {
+                Ok((FromStore::Full, _)) => return Err(StoreError::Full),
+                Ok((FromStore::End, _)) => return Ok(()),
+                _ => {}
+            },
+            // Too many of this user's descriptors are under way.
+            Err(ChannelError::Io(e))
+                if e.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error()) && Instant::now() < deadline =>
+            {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            Err(ChannelError::Message(e)) => return Err(StoreError::TooLarge(e)),
+            Err(_) => {}
+        }
+        line.kill();
+        return Ok(());
     }
 }
 
@@ -401,7 +436,7 @@ type Found = Vec<(u64, Kind, ByteBuf, Vec<OwnedFd>)>;
 /// A store that an earlier daemon has left, with all that it holds, if there is one.
 fn connect(path: &Path, say: fn(&str)) -> Result<Option<(Line, Found)>, StoreError> {
     for _ in 0..ATTEMPTS {
-        let socket = socket()?;
+        let socket = socket().map_err(reach("make a socket"))?;
         let address = SocketAddrUnix::new(path).map_err(reach("find the store of templates and clones"))?;
         // It may still have much of its last daemon's to do.
         set_socket_timeout(&socket, Timeout::Recv, Some(6 * PATIENCE)).map_err(reach("limit a wait"))?;
@@ -426,8 +461,8 @@ fn connect(path: &Path, say: fn(&str)) -> Result<Option<(Line, Found)>, StoreErr
         let line = Line { channel: Arc::new(Channel::new(socket)), process, child: None };
         match line.ask() {
             Ok(Some(found)) => {
-                let limit = set_socket_timeout(&line.channel, Timeout::Recv, None);
-                limit.map_err(reach("wait without a limit"))?;
+                let limit = set_socket_timeout(&line.channel, Timeout::Recv, Some(PATIENCE));
+                limit.map_err(reach("limit a wait"))?;
                 return Ok(Some((line, found)));
             }
             Ok(None) => {
@@ -438,8 +473,9 @@ fn connect(path: &Path, say: fn(&str)) -> Result<Option<(Line, Found)>, StoreErr
                 return Ok(None);
             }
             // It had nothing to hold any more; or this process was too slow for it, as one that was stopped is.
-            Err(ChannelError::Closed) if line.ends() => return Ok(None),
-            Err(ChannelError::Closed) => {}
+            Err(e) if e.is_gone() && line.ends() => return Ok(None),
+            Err(e) if e.is_gone() => {}
+            Err(ChannelError::Descriptors) => return Err(StoreError::Few),
             Err(_) => break,
         }
     }
@@ -458,15 +494,14 @@ impl Line {
         loop {
             match self.channel.receive()? {
                 (FromStore::Held { id, kind, record }, descriptors) => found.push((id, kind, record, descriptors)),
-                (FromStore::End, _) => return Ok(Some(found)),
+                _ => return Ok(Some(found)),
             }
         }
     }
 }
 
-fn socket() -> Result<OwnedFd, StoreError> {
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-    socket.map_err(step("make a socket"))
+fn socket() -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
 /// A new store, whose socket takes the place of an earlier one's.
@@ -476,7 +511,7 @@ fn start(place: &Place) -> Result<Line, StoreError> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(step("remove an earlier store's socket")(e)),
         _ => {}
     }
-    let listener = socket()?;
+    let listener = socket().map_err(step("make a socket"))?;
     let address = SocketAddrUnix::new(path).map_err(step("place the store's socket"))?;
     rustix::net::bind(&listener, &address).map_err(step("place the store's socket"))?;
     // Nobody reaches it before it listens.
@@ -496,7 +531,6 @@ fn start(place: &Place) -> Result<Line, StoreError> {
         set_socket_timeout(&line.channel, Timeout::Recv, Some(PATIENCE))?;
         line.channel.send(&HELLO, &[]).map_err(io::Error::other)?;
         let (hello, _) = line.channel.receive::<Hello>().map_err(io::Error::other)?;
-        set_socket_timeout(&line.channel, Timeout::Recv, None)?;
         if hello == HELLO { Ok(()) } else { Err(io::Error::other("it answers otherwise")) }
     };
     match greet() {
@@ -539,6 +573,18 @@ mod tests {
         let (_, found) = connect(&path, |_| ()).unwrap().unwrap();
         assert!(found.is_empty());
         store.join().unwrap();
+    }
+
+    #[test]
+    fn what_is_too_large_to_be_kept_is_refused_and_changes_nothing() {
+        let (store, (ours, _theirs)) = (Store::none().unwrap(), Channel::pair().unwrap());
+        let process = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).unwrap();
+        store.lock().line = Some(Line { channel: ours.into(), process, child: None });
+        let large = vec![7; flashfork_proto::shell::MAX_MESSAGE];
+        assert!(matches!(store.hold(Kind::Template, large.clone(), Vec::new()), Err(StoreError::TooLarge(_))));
+        let held = store.hold(Kind::Template, vec![7], Vec::new()).unwrap();
+        assert!(held.put(Kind::Template, large, Vec::new()).is_err());
+        assert!(store.lock().items.values().map(|item| &**item.record).eq([[7]]));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 
 /// Begins every conversation, with the version of these messages: a daemon may meet the store of an older one.
-const HELLO: Hello = Hello { magic: *b"FLFKSTO\n", version: 1 };
+const HELLO: Hello = Hello { magic: *b"FLFKSTO\n", version: 2 };
 
 /// How long either side may take to read or to answer, before it is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -71,7 +71,8 @@ impl Kind {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum ToStore {
-    /// Holds this from now on, or what is held already as this; the descriptors that come along are added.
+    /// Holds this from now on, or what is held already as this; the descriptors that come along are added, and if there
+    /// are some it is answered.
     Put { id: u64, kind: Kind, record: serde_bytes::ByteBuf },
     /// Ends the process, closes all descriptors, and keeps the record if there is one.
     Kill { id: u64, record: Option<serde_bytes::ByteBuf> },
@@ -87,8 +88,10 @@ enum ToStore {
 enum FromStore {
     /// With its descriptors.
     Held { id: u64, kind: Kind, record: serde_bytes::ByteBuf },
-    /// That was all.
+    /// That was all, or it was done.
     End,
+    /// There was no room for the descriptors, and nothing has changed.
+    Full,
 }
 
 /// `record` as it is held, with a version.

@@ -7,12 +7,10 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{SocketFlags, accept_with, listen};
 use rustix::process::{Resource, Rlimit, Signal, geteuid, getrlimit, pidfd_send_signal, setrlimit};
 use serde_bytes::ByteBuf;
-use std::collections::BTreeMap;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Sender, channel};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, io, thread};
 
 /// How long who connects may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_secs(2);
@@ -36,6 +34,8 @@ struct Entries {
 /// # Errors
 /// If there is no thread for it.
 pub fn serve(listener: &OwnedFd, first: OwnedFd) -> io::Result<()> {
+    // Whoever ends daemons by name does not mean this process, which holds what they leave.
+    rustix::thread::set_name(c"flashfork-store")?;
     // Neither the daemon's terminal nor the end of its session is this process's. Fails where it has one of its own.
     let _ = rustix::process::setsid();
     // So that the next daemon finds this process at the other end, and not the one that made the socket.
@@ -50,7 +50,7 @@ pub fn serve(listener: &OwnedFd, first: OwnedFd) -> io::Result<()> {
         if let Some(peer) = next.take().and_then(introduced) {
             // Whatever ends the conversation, the daemon is gone, or is to be told that it is not understood. What it
             // has sent may come after the word that it is gone (ECONNRESET).
-            if let Err(ChannelError::Closed) = entries.talk(&peer) {
+            if let Err(ChannelError::Unread) = entries.talk(&peer) {
                 let _ = entries.talk(&peer);
             }
             drop(peer);
@@ -85,13 +85,23 @@ fn introduced(socket: OwnedFd) -> Option<Channel> {
 impl Entries {
     fn talk(&mut self, peer: &Channel) -> Result<(), ChannelError> {
         loop {
-            let (message, descriptors) = peer.receive()?;
+            let (message, descriptors) = match peer.receive() {
+                // This process may open no more.
+                Err(ChannelError::Descriptors) => {
+                    peer.send(&FromStore::Full, &[])?;
+                    continue;
+                }
+                other => other?,
+            };
             match message {
                 ToStore::Put { id, kind, record } => {
                     let new = || Entry { kind, record: ByteBuf::new(), descriptors: Vec::new() };
                     let entry = self.all.entry(id).or_insert_with(new);
                     (entry.kind, entry.record) = (kind, record);
-                    entry.descriptors.extend(descriptors);
+                    if !descriptors.is_empty() {
+                        entry.descriptors.extend(descriptors);
+                        peer.send(&FromStore::End, &[])?;
+                    }
                 }
                 ToStore::Kill { id, record } => {
                     if let Some(mut entry) = self.all.remove(&id) {

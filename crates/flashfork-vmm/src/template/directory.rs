@@ -7,24 +7,20 @@
 use super::manifest::{DiskSums, Manifest, Sum};
 use super::{DirectoryError, Host, Template, sparse};
 use crate::devices::virtio::blk::{FrozenDisk, Seen, overlay_bytes};
-use crate::files;
-use crate::machine::Frozen;
 use crate::memory::{self, Layered};
-use crate::state::MachineState;
+use crate::{files, machine::Frozen, state::MachineState};
 use flashfork::Headroom;
 use flashfork_proto::shape::Pages;
 use kvm_ioctls::Kvm;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use rustix::io::Errno;
-use rustix::process::geteuid;
+use rustix::{io::Errno, process::geteuid};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::iter;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{iter, ops::Range};
 use vm_memory::mmap::MmapRegion;
 use vm_memory::{Bytes, FileOffset, VolatileMemory};
 
@@ -160,6 +156,14 @@ fn room(path: &Path) -> io::Result<Result<(), DirectoryError>> {
     Ok(if need < free { Ok(()) } else { Err(DirectoryError::Room { need, free, limit }) })
 }
 
+/// Those that are being written.
+static DRAFTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes what saves that are under way have written, when this process ends: they fail.
+pub fn drop_drafts() {
+    DRAFTS.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|draft| drop(fs::remove_dir_all(draft)));
+}
+
 /// A directory that is being written, beside the one it will be.
 struct Draft {
     path: PathBuf,
@@ -193,6 +197,7 @@ impl Draft {
             Err(Errno::AGAIN) => return Err(DirectoryError::Busy(directory.to_owned())),
             other => other.map_err(|e| failed(e.into()))?,
         }
+        DRAFTS.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
         for left in fs::read_dir(&path).map_err(failed)? {
             fs::remove_file(left.map_err(failed)?.path()).map_err(failed)?;
         }
@@ -241,5 +246,21 @@ impl Drop for Draft {
     /// After [`Self::finish`] there is nothing left by this name.
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
+        DRAFTS.lock().unwrap_or_else(PoisonError::into_inner).retain(|draft| *draft != self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_being_saved_goes_when_the_daemon_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let draft = Draft::begin(&dir.path().join("saved")).unwrap();
+        draft.write(RAM, |file| file.write_all(b"bytes")).unwrap();
+        drop_drafts();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        draft.write(RAM, |file| file.write_all(b"bytes")).unwrap_err();
     }
 }

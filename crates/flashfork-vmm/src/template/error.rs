@@ -1,11 +1,8 @@
 //! Why a template can't be saved or loaded.
 
 use super::HostError;
-use crate::devices::virtio::blk::DiskError;
-use crate::memory::MemfdError;
-use crate::state::StateError;
-use std::io;
-use std::path::PathBuf;
+use crate::{devices::virtio::blk::DiskError, memory::MemfdError, state::StateError};
+use std::{io, path::PathBuf};
 
 /// One line: what, why, and what to do. Nothing is left behind by a save that failed.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,7 @@
 //! Manifests' bytes.
 
 use super::manifest::Manifest;
-use crate::fuzz::fuzz;
-use crate::state::reseal;
+use crate::{fuzz::fuzz, state::reseal};
 
 #[test]
 fn manifests() {

@@ -1,14 +1,12 @@
 //! What a directory says of itself: one small file, checked as a whole; it vouches for the others.
 
-use super::host::Host;
-use super::quota::SavedQuota;
+use super::{host::Host, quota::SavedQuota};
 use crate::state::{Envelope, StateError};
 use serde::{Deserialize, Serialize};
 
 /// First bytes and version of the manifest. Another version is refused: templates are cheap to make again.
 const ENVELOPE: Envelope = Envelope { magic: *b"FLFKTPL\n", version: 2 };
 
-/// The manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub host: Host,
@@ -21,7 +19,6 @@ pub(super) struct Manifest {
     pub state: Vec<u8>,
 }
 
-/// Of a disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DiskSums {
     pub image: Sum,

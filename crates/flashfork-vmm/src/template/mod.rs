@@ -9,7 +9,7 @@ mod manifest;
 mod quota;
 mod sparse;
 
-pub use directory::{load, save};
+pub use directory::{drop_drafts, load, save};
 pub use error::DirectoryError;
 pub use host::{Host, HostError};
 pub use quota::{Numbers, Quota, QuotaError};

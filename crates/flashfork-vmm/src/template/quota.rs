@@ -36,6 +36,18 @@ impl Numbers {
         self.left.clone()
     }
 
+    /// All are used.
+    pub fn use_all(&mut self) {
+        self.left.start = self.left.end;
+    }
+
+    /// Those before `end`, which are left here no more.
+    #[must_use]
+    pub fn split_to(&mut self, end: u64) -> Self {
+        let first = std::mem::replace(&mut self.left.start, end)..end;
+        Self { quota: self.quota.clone(), left: first }
+    }
+
     /// The next one is used.
     pub fn use_first(&mut self) {
         self.left.next();
@@ -126,7 +138,7 @@ impl Quota {
     pub(crate) fn hold(&self, store: &Arc<Store>) -> u64 {
         let made = crate::devices::lock(&self.made);
         let record = || store::seal(&SavedQuota { tenant: self.tenant, max: self.max, made: *made });
-        self.held.get_or_init(|| store.hold(Kind::Quota, record(), Vec::new())).id()
+        self.held.get_or_init(|| store.note(Kind::Quota, record())).id()
     }
 
     /// What an earlier daemon has left.
@@ -141,7 +153,7 @@ impl Quota {
     fn note(&self, made: u64) {
         if let Some(held) = self.held.get() {
             let record = SavedQuota { tenant: self.tenant, max: self.max, made };
-            held.put(Kind::Quota, store::seal(&record), Vec::new());
+            held.change(Kind::Quota, store::seal(&record));
         }
     }
 

@@ -7,9 +7,8 @@ use super::manifest::Sum;
 use crate::memory::delta;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
-use std::fs::File;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::{fs::File, ops::Range};
 use std::{io, iter};
 
 /// What is a hole or not.

@@ -2,8 +2,7 @@
 
 use super::exit;
 use flashfork_proto::signal::{Done, Signal};
-use flashfork_vmm::cpu::Exit;
-use flashfork_vmm::machine::Machine;
+use flashfork_vmm::{cpu::Exit, machine::Machine};
 
 /// Forks, then counts for ever: the count at 0x2000, and in turn in each of 128 pages from 0x10000 on. An `f` that is
 /// typed makes it fork again. Any other character ends it: its status is how many of the pages don't hold what was

@@ -43,7 +43,7 @@ impl Daemon {
     }
 
     #[track_caller]
-    pub fn done<T: DeserializeOwned>(&self, method: &str, path: &str, body: &Value) -> T {
+    fn done<T: DeserializeOwned>(&self, method: &str, path: &str, body: &Value) -> T {
         let (status, body) = self.ask(method, path, body);
         assert_eq!(status, 200, "{body}");
         serde_json::from_str(&body).unwrap()
@@ -58,11 +58,38 @@ impl Daemon {
     }
 
     pub fn template(&self, name: &str, code: Vec<u8>) -> Template {
-        self.done("POST", "/v1/templates", &tiny(name, code))
+        self.post("/v1/templates", &tiny(name, code))
     }
 
     pub fn clones(&self, template: &str, body: &Value) -> Vec<Clone> {
-        self.done("POST", &format!("/v1/templates/{template}/clones"), body)
+        self.post(&format!("/v1/templates/{template}/clones"), body)
+    }
+
+    /// A clone that nobody waits for.
+    #[track_caller]
+    pub fn clone_of(&self, template: &str) -> Clone {
+        let [clone] = self.clones_of(template, 1).try_into().unwrap();
+        clone
+    }
+
+    #[track_caller]
+    pub fn clones_of(&self, template: &str, count: usize) -> Vec<Clone> {
+        self.clones(template, &json!({ "count": count, "wait": false }))
+    }
+
+    #[track_caller]
+    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> T {
+        self.done("POST", path, body)
+    }
+
+    #[track_caller]
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> T {
+        self.done("GET", path, &Value::Null)
+    }
+
+    #[track_caller]
+    pub fn remove(&self, path: &str) {
+        assert_eq!(self.ask("DELETE", path, &Value::Null).0, 204);
     }
 
     /// Process ids of its shells.
@@ -79,7 +106,7 @@ impl Daemon {
     }
 
     pub fn stats(&self) -> Stats {
-        self.done("GET", "/v1/stats", &Value::Null)
+        self.get("/v1/stats")
     }
 
     /// Waits until its pool has its two shells, and after the first clone one that is primed, and nothing is under way.
@@ -112,9 +139,31 @@ impl Drop for Daemon {
     }
 }
 
+pub fn end(daemon: &mut Daemon, signal: Signal) {
+    rustix::process::kill_process(Pid::from_child(&daemon.child), signal).unwrap();
+    daemon.child.wait().unwrap();
+}
+
+/// Another takes its place.
+pub fn again(daemon: &mut Daemon) {
+    daemon.child = command(&daemon.socket).spawn().unwrap();
+    answers(daemon);
+}
+
+/// For a moment the socket may still be that of a process that the killed one was about to start.
+pub fn answers(daemon: &Daemon) {
+    eventually(|| attempt(&daemon.socket, "GET", "/v1", &Value::Null).is_some());
+}
+
+pub fn restart(daemon: &mut Daemon, signal: Signal) {
+    end(daemon, signal);
+    again(daemon);
+}
+
 /// Whether this process holds what a daemon has for the next one.
 pub fn is_store(pid: u32) -> bool {
-    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"\0--store\0"))
+    // A name of its own, so that who ends all daemons by name doesn't end it.
+    std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"flashfork-store\n")
 }
 
 /// An answer, if all of it comes.
@@ -160,26 +209,27 @@ pub const TELLER: &[u8] = &[
     0xf4, 0xeb, 0xfd, // h: hlt; jmp h
 ];
 
-/// The first 256 bytes of the reply whose guest writes them to its console.
-pub fn told(daemon: &Daemon, name: &str) -> Vec<u8> {
+/// A connection to a clone's agent or console.
+pub fn upgraded(daemon: &Daemon, what: &str) -> UnixStream {
     let mut stream = UnixStream::connect(&daemon.socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request = format!(
-        "POST /v1/clones/{name}/console HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut bytes = Vec::new();
-    let head = loop {
+    let headers = "HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n";
+    stream.write_all(format!("POST /v1/clones/{what} {headers}").as_bytes()).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
         stream.read_exact(&mut byte).unwrap();
-        bytes.push(byte[0]);
-        if bytes.ends_with(b"\r\n\r\n") {
-            break bytes.len();
-        }
-    };
-    bytes.resize(head + 256, 0);
-    stream.read_exact(&mut bytes[head..]).unwrap();
-    bytes.split_off(head)
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101"));
+    stream
+}
+
+/// The first 256 bytes of the reply whose guest writes them to its console.
+pub fn told(daemon: &Daemon, name: &str) -> Vec<u8> {
+    let mut bytes = vec![0; 256];
+    upgraded(daemon, &format!("{name}/console")).read_exact(&mut bytes).unwrap();
+    bytes
 }
 
 #[track_caller]
@@ -191,13 +241,18 @@ pub fn eventually(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process runs; whoever must bury it may take its time.
+/// Whether a process runs, of which the first thread may have ended before others; whoever must bury it may take its
+/// time.
 pub fn exists(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+    let has = |what: &str| status.lines().any(|line| line == what);
+    !(status.is_empty() || has("State:\tZ (zombie)") && has("Threads:\t1"))
 }
 
 pub fn kill(pid: u32) {
-    let pid = Pid::from_raw(pid.cast_signed()).unwrap();
-    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    send(pid, Signal::KILL);
+}
+
+pub fn send(pid: u32, signal: Signal) {
+    rustix::process::kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
 }

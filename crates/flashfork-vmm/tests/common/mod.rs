@@ -3,14 +3,11 @@
 
 pub mod counting;
 
-use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::shell::Renewal;
 use flashfork_proto::signal::{Done, Signal};
-use flashfork_vmm::boot::Source;
-use flashfork_vmm::cpu::Exit;
-use flashfork_vmm::events::Event;
+use flashfork_proto::{agent::CloneIdentity, shell::Renewal};
 use flashfork_vmm::machine::{Frozen, Machine};
+use flashfork_vmm::{boot::Source, cpu::Exit, events::Event};
 use kvm_ioctls::Kvm;
 use std::time::Duration;
 

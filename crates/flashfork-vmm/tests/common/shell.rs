@@ -6,8 +6,7 @@ use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{
     Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, ToShell,
 };
-use flashfork_vmm::boot::Source;
-use flashfork_vmm::machine::Blank;
+use flashfork_vmm::{boot::Source, machine::Blank};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::os::fd::{AsFd, OwnedFd};

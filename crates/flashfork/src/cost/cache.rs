@@ -1,8 +1,7 @@
 //! Keeps a model in a file, and refuses it on another host.
 
 use super::CostModel;
-use crate::HostId;
-use crate::never_seal::Reason;
+use crate::{HostId, never_seal::Reason};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

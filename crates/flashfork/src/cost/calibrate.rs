@@ -5,8 +5,7 @@ mod sheet;
 
 use super::fit::{Sample, fit};
 use super::{CostError, CostModel, ForkPrices, SealPrice, WritePrices};
-use crate::HostId;
-use crate::fresh;
+use crate::{HostId, fresh};
 use sheet::Kind;
 use std::time::Instant;
 

@@ -7,9 +7,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
-use std::os::fd::OwnedFd;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{os::fd::OwnedFd, ptr::null_mut};
 
 const HUGE: usize = 2 << 20;
 /// Memory used to see whether fork copies page tables: eight of them.

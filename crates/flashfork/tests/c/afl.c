@@ -2,7 +2,6 @@
 #include "check.h"
 #include <flashfork_afl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define MAP(flags) mmap(NULL, 0x10000, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0)
 
@@ -11,8 +10,9 @@ static int data;
 int main(void)
 {
     int *shared = MAP(MAP_SHARED), *private = MAP(MAP_PRIVATE), *excluded = MAP(MAP_PRIVATE);
-    int first;
+    int first, next = dup(1);
 
+    close(next); /* the caller may have passed others on */
     CHECK(afl_snapshot_init() >= 0);
     CHECK(afl_snapshot_take(AFL_SNAPSHOT_MMAP) == -1 && errno == EINVAL);
     CHECK(afl_snapshot_take(AFL_SNAPSHOT_REGS | AFL_SNAPSHOT_BLOCK) == -1 && errno == EINVAL);
@@ -25,7 +25,7 @@ int main(void)
     *private = data = 7;
     ++*excluded;
     ++*shared;
-    CHECK(dup(1) == 3 || *shared == 1); /* the number is free again */
+    CHECK(dup(1) == next || *shared == 1); /* the number is free again */
     if (*shared < 300)
         exit(1);
     if (*shared < 600)
@@ -33,5 +33,4 @@ int main(void)
     CHECK(*shared == 600 && *excluded == 600);
     afl_snapshot_clean();
     CHECK(flashfork_restore(1) == -1 && errno == ENOENT);
-    return 0;
 }

@@ -18,5 +18,4 @@ int main(int argc, char **argv)
         puts("sealed");
     else
         printf("%s: %s\n", errno == EOPNOTSUPP ? "EOPNOTSUPP" : strerror(errno), flashfork_last_error());
-    return 0;
 }

@@ -74,5 +74,4 @@ int main(int argc, char **argv)
     if (clone == 0)
         _exit(0);
     CHECK(waitpid(clone, &status, 0) == clone && status == 0);
-    return 0;
 }

@@ -9,5 +9,4 @@ int main(int argc, char **argv)
     CHECK(flashfork_ready(&argc, &argv) == 0);
     CHECK(argc == count && argv == words);
     CHECK(flashfork_ready(NULL, NULL) == 0);
-    return 0;
 }

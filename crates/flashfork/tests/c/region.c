@@ -92,5 +92,4 @@ int main(void)
     }
     CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == 11);
     CHECK(p[0] == 1);
-    return 0;
 }

@@ -234,5 +234,4 @@ int main(int argc, char **argv)
     }
     turns(10);
     flashfork_region_free(region);
-    return 0;
 }

@@ -98,5 +98,4 @@ int main(void)
     CHECK(flashfork_snapshot_discard() == 0);
     CHECK(flashfork_restore(1) == -1 && errno == ENOENT);
     CHECK(data == -1);
-    return 0;
 }

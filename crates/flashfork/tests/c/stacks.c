@@ -132,5 +132,4 @@ int main(void)
         }
         CHECK(waitpid(pid, &status, 0) == pid && status == 0);
     }
-    return 0;
 }

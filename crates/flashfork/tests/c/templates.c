@@ -236,5 +236,4 @@ int main(int argc, char **argv)
     CHECK(flashfork_clone_signal(clone, SIGKILL, 1) == 0 && flashfork_clone_wait(clone, -1, NULL) == 0);
     flashfork_clone_free(clone);
     CHECK(descriptors() == before);
-    return 0;
 }

@@ -2,8 +2,9 @@
 #![allow(dead_code, unused_imports)] // each test program uses a part
 
 #[path = "../../../flashfork-core/tests/common/child.rs"]
+#[macro_use]
 mod child;
-pub use child::{in_child, wait};
+pub use child::{Child, in_child, wait};
 
 /// Anonymous memory of its own, each page written, with advice on its pages.
 pub fn populated(len: usize, advice: libc::c_int) -> &'static mut [u8] {

@@ -2,18 +2,18 @@
 //! in full by its later forks, so this happens in children only.
 
 use super::{Cue, FEW, World};
-use crate::content::PAGE;
-use crate::journal::Expect;
 use crate::template::{TEMPLATE_PAGES, Template, tag};
-use crate::world::check::Depth;
-use flashfork_tests::route::{Outcome, errno};
+use crate::{content::PAGE, journal::Expect, world::check::Depth};
+use flashfork_tests::{
+    Result,
+    route::{Outcome, errno},
+};
 use io_uring::{IoUring, opcode, types};
-use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::{ops::Range, os::fd::AsRawFd};
 
 impl World {
     /// A child reads from a disk into pages that its parent has too.
-    pub(super) fn visit_direct_read(&mut self) -> Result<(), String> {
+    pub(super) fn visit_direct_read(&mut self) -> Result {
         let Some(pages) = self.common_pages(FEW) else { return Ok(()) };
         let file_page = self.rng.below(TEMPLATE_PAGES - FEW);
         let range = pages.clone();
@@ -35,7 +35,7 @@ impl World {
 
     /// A child registers pages with a ring and forks; what the ring reads is the child's alone, what the grandchild
     /// writes its own.
-    pub(super) fn visit_ring(&mut self) -> Result<(), String> {
+    pub(super) fn visit_ring(&mut self) -> Result {
         let Some(pages) = self.common_pages(FEW) else { return Ok(()) };
         if self.depth > 0 {
             return Ok(());

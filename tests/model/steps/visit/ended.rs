@@ -1,12 +1,11 @@
 //! Processes that end early: by exec, or before their own children.
 
 use super::{Cue, World};
-use crate::steps::family::Signal;
-use crate::world::check::Depth;
+use crate::{steps::family::Signal, world::check::Depth};
+use flashfork_tests::Result;
 
 impl World {
-    /// A child becomes another program.
-    pub(super) fn visit_exec(&mut self) -> Result<(), String> {
+    pub(super) fn visit_exec(&mut self) -> Result {
         let visitor = self.invite("to become another program", |w, _| {
             w.check_all(Depth::Written)?;
             let program = c"/proc/self/exe".as_ptr();
@@ -24,7 +23,7 @@ impl World {
     }
 
     /// A child ends before its own child, which then compares everything and writes.
-    pub(super) fn visit_orphan(&mut self) -> Result<(), String> {
+    pub(super) fn visit_orphan(&mut self) -> Result {
         if self.depth > 0 {
             return Ok(());
         }

@@ -3,15 +3,12 @@
 
 use super::World;
 use crate::content::{PAGE, WORDS, fill};
-use crate::journal::Expect;
-use crate::world::check::Depth;
-use crate::world::choose::BLOCK;
-use crate::world::space::heap;
-use crate::world::table::attr;
-use flashfork_tests::route::{Outcome, errno};
-use std::fs::File;
-use std::ops::Range;
-use std::os::fd::AsRawFd;
+use crate::{journal::Expect, world::check::Depth, world::choose::BLOCK, world::space::heap, world::table::attr};
+use flashfork_tests::{
+    Result,
+    route::{Outcome, errno},
+};
+use std::{fs::File, ops::Range, os::fd::AsRawFd};
 
 const UFFD_USER_MODE_ONLY: libc::c_int = 1;
 const UFFD_API: u64 = 0xaa;
@@ -27,7 +24,7 @@ const UFFDIO_WRITEPROTECT: libc::Ioctl = 0xc018_aa06;
 
 impl World {
     /// A child registers memory that its parent has too, drops a page of it, and puts another in.
-    pub(super) fn visit_userfault(&mut self) -> Result<(), String> {
+    pub(super) fn visit_userfault(&mut self) -> Result {
         let Some(range) = self.plain_range() else { return Ok(()) };
         let page = range.start + self.rng.below(range.len());
         let protects = self.rng.chance(50);
@@ -61,7 +58,7 @@ impl World {
     }
 
     /// Drops a page and puts another in its place.
-    fn replace(&mut self, page: usize, faults: &Faults) -> Result<(), String> {
+    fn replace(&mut self, page: usize, faults: &Faults) -> Result {
         let (tag, at) = (self.tag(), self.space.addr(page));
         self.journal.call(&format!("drop {page}"), Expect::Exactly(Ok(0)), || {
             // SAFETY: a page under test.
@@ -123,7 +120,6 @@ impl Faults {
         self.call(UFFDIO_UNREGISTER, &mut [start as u64, len as u64])
     }
 
-    /// Puts a page where nothing is.
     pub fn put(&self, at: usize, words: &[u64; WORDS]) -> Outcome {
         self.call(UFFDIO_COPY, &mut [at as u64, words.as_ptr() as u64, PAGE as u64, 0, 0])
     }

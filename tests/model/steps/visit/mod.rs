@@ -13,9 +13,9 @@ mod threads;
 
 use super::family::{DEPTH, Signal};
 use crate::journal::{Expect, Journal};
-use crate::world::check::Depth;
-use crate::world::table::attr;
 use crate::world::{Child, World};
+use crate::{world::check::Depth, world::table::attr};
+use flashfork_tests::Result;
 use std::ops::Range;
 
 /// Pages acted on at once.
@@ -68,7 +68,7 @@ struct Cue {
 }
 
 impl World {
-    pub fn step_visit(&mut self) -> Result<(), String> {
+    pub fn step_visit(&mut self) -> Result {
         if self.depth == DEPTH {
             return Ok(());
         }
@@ -89,11 +89,7 @@ impl World {
     }
 
     /// Forks a child that does `part`, compares everything, and takes up to five steps of its own.
-    fn invite(
-        &mut self,
-        purpose: &str,
-        part: impl FnOnce(&mut World, Cue) -> Result<(), String>,
-    ) -> Result<Visitor, String> {
+    fn invite(&mut self, purpose: &str, part: impl FnOnce(&mut World, Cue) -> Result) -> Result<Visitor> {
         let seed = self.rng.next();
         let steps = self.rng.below(6);
         let name = format!("{}.{}", self.name, self.forks);
@@ -120,7 +116,7 @@ impl World {
     }
 
     /// Waits for a visitor, which must have found everything right.
-    fn see_off(&mut self, child: &Child) -> Result<(), String> {
+    fn see_off(&mut self, child: &Child) -> Result {
         self.journal
             .call(&format!("wait for {}", child.name), Expect::Exactly(Ok(0)), || {
                 let mut status = 0;

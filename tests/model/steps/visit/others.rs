@@ -2,17 +2,17 @@
 
 use super::{Cue, World};
 use crate::content::{PAGE, Tag, WORDS, fill};
-use crate::journal::Expect;
-use crate::world::check::Depth;
-use crate::world::memory::bytes;
-use flashfork_tests::route::{Outcome, errno};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use crate::{journal::Expect, world::check::Depth, world::memory::bytes};
+use flashfork_tests::{
+    Result,
+    route::{Outcome, errno},
+};
+use std::{fs::File, os::unix::fs::FileExt};
 
 impl World {
     /// A grandchild writes to its parent, whose memory it has a copy of. Not to the first process: such writes pin
     /// pages, and the kernel remembers that of a process for good.
-    pub(super) fn visit_write_to_parent(&mut self) -> Result<(), String> {
+    pub(super) fn visit_write_to_parent(&mut self) -> Result {
         if self.depth > 0 {
             return Ok(());
         }
@@ -22,7 +22,7 @@ impl World {
         self.check(page..page + 1, Depth::All)
     }
 
-    fn written_by_child(&mut self, page: usize) -> Result<(), String> {
+    fn written_by_child(&mut self, page: usize) -> Result {
         let tag = self.tag();
         // Where Yama lets only ancestors write (ptrace_scope 1).
         // SAFETY: no memory is passed; without Yama it is EINVAL, and not needed.
@@ -40,12 +40,12 @@ impl World {
         self.check(page..page + 1, Depth::All)
     }
 
-    pub(super) fn visit_write_to_child(&mut self) -> Result<(), String> {
+    pub(super) fn visit_write_to_child(&mut self) -> Result {
         let Some(page) = self.common_page(true) else { return Ok(()) };
         self.act_on_child(page, "process_vm_writev", write_to)
     }
 
-    pub(super) fn visit_poke_child(&mut self) -> Result<(), String> {
+    pub(super) fn visit_poke_child(&mut self) -> Result {
         let Some(page) = self.common_page(false) else { return Ok(()) };
         self.act_on_child(page, "/proc/PID/mem", |pid, at, tag| {
             let words = filled(tag);
@@ -55,13 +55,13 @@ impl World {
         })
     }
 
-    pub(super) fn visit_trace_child(&mut self) -> Result<(), String> {
+    pub(super) fn visit_trace_child(&mut self) -> Result {
         let Some(page) = self.common_page(false) else { return Ok(()) };
         self.act_on_child(page, "ptrace", trace)
     }
 
     /// Writes one page of a child that waits meanwhile; nobody else may see it.
-    fn act_on_child(&mut self, page: usize, by: &str, act: fn(i32, usize, Tag) -> Outcome) -> Result<(), String> {
+    fn act_on_child(&mut self, page: usize, by: &str, act: fn(i32, usize, Tag) -> Outcome) -> Result {
         let tag = self.tag();
         let visitor = self.invite("to be written to", move |w, Cue { ready, go }| {
             ready.give();

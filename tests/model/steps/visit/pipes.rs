@@ -2,16 +2,15 @@
 
 use super::{Cue, World};
 use crate::content::{Content, PAGE, WORDS};
-use crate::journal::Expect;
-use crate::world::check::Depth;
-use crate::world::memory::Pipe;
-use crate::world::space::heap;
-use crate::world::table::attr;
-use flashfork_tests::route::{Outcome, errno};
+use crate::{journal::Expect, world::check::Depth, world::memory::Pipe, world::space::heap, world::table::attr};
+use flashfork_tests::{
+    Result,
+    route::{Outcome, errno},
+};
 
 impl World {
     /// The child puts a page into a pipe and may unmap it; the parent writes its own; the pipe still has the old bytes.
-    pub(super) fn visit_splice_in_child(&mut self) -> Result<(), String> {
+    pub(super) fn visit_splice_in_child(&mut self) -> Result {
         let Some(page) = self.common_page(true).filter(|page| self.table.has(*page, attr::READ)) else { return Ok(()) };
         let unmaps = page < heap() && self.rng.chance(60);
         let visitor = self.invite("to splice", move |w, Cue { ready, go }| {
@@ -37,7 +36,7 @@ impl World {
     }
 
     /// The parent puts a page into a pipe and forks; what the child writes is not in the pipe.
-    pub(super) fn visit_splice_before(&mut self) -> Result<(), String> {
+    pub(super) fn visit_splice_before(&mut self) -> Result {
         let Some(page) = self.common_page(true).filter(|page| self.table.has(*page, attr::READ)) else { return Ok(()) };
         let pipe = Pipe::new();
         self.splice(page, &pipe)?;
@@ -59,7 +58,7 @@ impl World {
         }
     }
 
-    fn splice(&mut self, page: usize, pipe: &Pipe) -> Result<(), String> {
+    fn splice(&mut self, page: usize, pipe: &Pipe) -> Result {
         let part = libc::iovec { iov_base: self.space.addr(page) as *mut _, iov_len: PAGE };
         self.journal
             .call(&format!("vmsplice {page}"), Expect::Exactly(Ok(PAGE as u64)), || {
@@ -72,7 +71,7 @@ impl World {
 }
 
 /// Reads a page from the pipe and compares it.
-fn found(pipe: &Pipe, should: &Content) -> Result<(), String> {
+fn found(pipe: &Pipe, should: &Content) -> Result {
     let mut words = [0u64; WORDS];
     let outcome: Outcome = {
         // SAFETY: a buffer of our own.

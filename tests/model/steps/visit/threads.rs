@@ -2,9 +2,8 @@
 
 use super::World;
 use crate::content::{Content, PAGE, Tag, WORDS, fill, holds};
-use crate::world::check::Depth;
-use crate::world::choose::BLOCK;
-use crate::world::table::attr;
+use crate::{world::check::Depth, world::choose::BLOCK, world::table::attr};
+use flashfork_tests::Result;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Forks made meanwhile.
@@ -14,7 +13,7 @@ const FORKS: usize = 2;
 type Written = Vec<(usize, Tag)>;
 
 impl World {
-    pub(super) fn visit_threads(&mut self) -> Result<(), String> {
+    pub(super) fn visit_threads(&mut self) -> Result {
         let Some(range) = self.uniform() else { return Ok(()) };
         let range = range.start..range.end.min(range.start + BLOCK);
         let of = |world: &World, page: usize| {
@@ -54,7 +53,7 @@ impl World {
     }
 
     /// Children, which overwrite what threads were writing to and compare all else.
-    fn fork_beside(&mut self, writers: &[Written; 2]) -> Result<(), String> {
+    fn fork_beside(&mut self, writers: &[Written; 2]) -> Result {
         for _ in 0..FORKS {
             let theirs: Vec<usize> = writers.iter().flatten().map(|(page, _)| *page).collect();
             let visitor = self.invite("beside threads", move |w, _| {
@@ -68,7 +67,7 @@ impl World {
 }
 
 /// Fills pages again and again, and looks whether they keep it.
-fn write(own: &[(usize, Tag)], stop: &AtomicBool) -> Result<(), String> {
+fn write(own: &[(usize, Tag)], stop: &AtomicBool) -> Result {
     loop {
         let last = stop.load(Relaxed);
         for (at, tag) in own {
@@ -91,7 +90,7 @@ fn write(own: &[(usize, Tag)], stop: &AtomicBool) -> Result<(), String> {
 }
 
 /// Reads pages nobody writes, again and again.
-fn reread(pages: &[(usize, Content)], stop: &AtomicBool) -> Result<(), String> {
+fn reread(pages: &[(usize, Content)], stop: &AtomicBool) -> Result {
     while !stop.load(Relaxed) {
         for (at, content) in pages {
             // SAFETY: the page stays mapped, and no thread of this process writes it.

@@ -11,7 +11,6 @@ pub const SHARES: [u32; 5] = [0, 25, 50, 75, 100];
 /// Those of a quick run.
 pub(super) const QUICK_SHARES: [u32; 3] = [0, 50, 100];
 
-/// One walk through the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Walk {
     /// Percent of the memory, from its beginning.

@@ -1,33 +1,30 @@
 //! The tables of `bench fault` and `bench access-mix`, from the records.
 
-use serde_json::Value;
-
 use super::mix::MIXES;
 use super::{ACCESS_MIX, FAULT};
 use crate::subjects::Method;
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::{Summary, ratio_of_medians};
-use flashfork_terminal::size::show;
-use flashfork_terminal::table::{render, time, time_range};
+use flashfork_measure::{Document, Record, numbers, page, ratio_of_medians, shown, spread};
+use flashfork_terminal::{
+    size::show,
+    table::{render, time},
+};
 
 /// The paper's table 1, in microseconds, on its machine: plain fork, with huge pages, on demand.
 const PAPER: [(&str, f64); 3] = [("Fork", 2.3), ("Fork with huge pages", 198.4), ("On-demand fork", 12.2)];
 
 /// Everything about first writes, for people.
 pub(super) fn fault(document: &Document) -> String {
-    let of = |method: Method, measure: &str| document.find(FAULT, method.name(), &[("measure", measure.into())]);
+    let of = |method: Method, measure: &str| document.find(FAULT, method.as_ref(), &[("measure", measure.into())]);
     let mut rows = Vec::new();
     for method in Method::ALL {
         let (Some(first), Some(next)) = (of(method, "first_write"), of(method, "next_write")) else { continue };
-        let Some(summary) = Summary::of(&first.samples) else { continue };
         let against =
             of(Method::Fork4k, "first_write").and_then(|base| ratio_of_medians(&first.rounds(), &base.rounds()));
         rows.push(vec![
-            method.name().to_owned(),
-            time(summary.p50),
-            time_range(summary.p10, summary.p90),
-            against.map_or(String::new(), |found| found.to_string()),
+            method.as_ref().to_owned(),
+            time(first.p50),
+            spread(Some(first)),
+            shown(against),
             time(next.p50),
         ]);
     }
@@ -44,10 +41,7 @@ pub(super) fn fault(document: &Document) -> String {
 
 /// Everything about walks, for people.
 pub(super) fn access_mix(document: &Document) -> String {
-    let number = |record: &Record, name: &str| record.chosen.get(name).and_then(Value::as_u64);
-    let mut shares: Vec<u64> = document.records.iter().filter_map(|r| number(r, "accessed_percent")).collect();
-    shares.sort_unstable();
-    shares.dedup();
+    let shares = numbers(&document.records, "accessed_percent");
     let mut parts = Vec::new();
     for read in MIXES {
         let of = |method: Method, share: u64| {
@@ -57,7 +51,7 @@ pub(super) fn access_mix(document: &Document) -> String {
                 ("accessed_percent", share.into()),
                 ("read_percent", read.into()),
             ];
-            document.find(ACCESS_MIX, method.name(), &wanted)
+            document.find(ACCESS_MIX, method.as_ref(), &wanted)
         };
         let mut rows = Vec::new();
         for method in Method::ALL {
@@ -71,7 +65,7 @@ pub(super) fn access_mix(document: &Document) -> String {
                 let less = base.map(|base| (1.0 - record.p50 / base.p50) * 100.0);
                 less.map_or(time(record.p50), |less| format!("{} ({less:+.0} % saved)", time(record.p50)))
             };
-            let row = [method.name().to_owned()].into_iter().chain(cells.iter().zip(&shares).map(cell)).collect();
+            let row = [method.as_ref().to_owned()].into_iter().chain(cells.iter().zip(&shares).map(cell)).collect();
             rows.push(row);
         }
         let headers: Vec<String> =
@@ -87,6 +81,5 @@ pub(super) fn access_mix(document: &Document) -> String {
 }
 
 fn size(document: &Document) -> String {
-    let size = document.records.iter().find_map(|record| record.chosen.get("size").and_then(Value::as_u64));
-    size.map_or("no memory".to_owned(), show)
+    document.records.iter().find_map(|record| record.number("size")).map_or("no memory".to_owned(), show)
 }

@@ -3,15 +3,13 @@
 use serde_json::json;
 
 use super::mix::{BLOCK, MIXES, QUICK_SHARES, SHARES, Walk};
-use super::options::{AccessMixOptions, FaultOptions};
 use super::subject::{AccessSubject, Ask, Measure};
-use crate::subjects::Method;
-use crate::subjects::memory;
-use crate::subjects::parent::{self, RESERVE, Spec};
-use flashfork_measure::experiment::Results;
-use flashfork_measure::sampling::sample;
-use flashfork_measure::worker::Worker;
-use flashfork_measure::{BenchError, Progress};
+use super::{AccessMixOptions, FaultOptions};
+use crate::subjects::{
+    memory,
+    parent::{self, RESERVE, Spec},
+};
+use flashfork_measure::{Result, Row, Run, Worker};
 use flashfork_terminal::size::show;
 
 /// Samples a visit.
@@ -21,65 +19,36 @@ const BATCH: usize = 5;
 const FAULTS: u64 = 4 << 20;
 
 /// Prepared parents, one for each method.
-type Parents = Vec<(Method, Worker<AccessSubject>)>;
+type Parents = Vec<(Spec, Worker<AccessSubject>)>;
 
 /// Parents of all methods this host can. `copied`: bytes a single one of them may copy meanwhile.
-fn prepare(size: u64, copied: u64, results: &mut Results, progress: &mut dyn Progress) -> Result<Parents, BenchError> {
-    let methods = parent::methods(results, progress)?;
+fn prepare(size: u64, copied: u64, run: &mut Run) -> Result<Parents> {
+    let methods = parent::methods(run)?;
     let needed: u64 = methods.iter().map(|method| method.memory_needed(size) + BLOCK as u64).sum();
     let what = format!("{}, one parent for each method,", show(size));
     memory::require(&memory::headroom()?, what, needed + copied + RESERVE)?;
-    progress.begin("preparing parents", methods.len() as u64);
-    let mut parents = Vec::new();
-    for method in methods {
-        if progress.interrupted() {
-            break;
-        }
-        let spec = Spec::here(method, size)?;
-        if let Some(why) = spec.shortage(copied)? {
-            results.leave_out(method.name(), why, progress);
-            continue;
-        }
-        let worker = spec.start::<AccessSubject>()?;
-        progress.step();
-        match spec.flaw(worker.ready()) {
-            Some(flaw) => results.leave_out(method.name(), flaw, progress),
-            None => parents.push((method, worker)),
-        }
-    }
-    Ok(parents)
+    let specs = methods.into_iter().map(|method| Spec::here(method, size)).collect::<Result<_>>()?;
+    parent::start(specs, |_| copied, |spec| spec.method.as_ref().to_owned(), run)
 }
 
 /// Measures the first write after a fork.
-pub(super) fn fault(
-    options: &FaultOptions,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn fault(options: &FaultOptions, run: &mut Run) -> Result {
     let size = options.size.0;
-    let mut parents = prepare(size, FAULTS, results, progress)?;
-    let effort = options.effort().until(progress.deadline());
-    progress.begin("first writes", effort.steps());
-    let (sampled, done) =
-        sample(parents.len(), &effort, size, progress, |cell, _| parents[cell].1.ask(&Ask::Faults { samples: BATCH }));
-    for ((method, worker), series) in parents.iter().zip(&sampled.cells) {
-        for series in series {
-            let chosen = [("measure", json!(series.measure.name())), ("size", json!(size))];
-            let observed = [("facts", json!(worker.ready()))];
-            results.keep(method.name(), chosen, observed, "us", series, sampled.ended)?;
-        }
-    }
-    done
+    let mut parents = prepare(size, FAULTS, run)?;
+    let taken = run.sample("first writes", options.effort(), parents.len(), size, |cell, _| {
+        parents[cell].1.ask(&Ask::Faults { samples: BATCH })
+    });
+    taken.keep(run, |cell, measure| {
+        let (spec, worker) = &parents[cell];
+        let chosen = json!({ "measure": measure, "size": size });
+        Row::of(spec.method.as_ref(), "us", chosen).beside(json!({ "facts": worker.ready() }))
+    })
 }
 
 /// Measures walks through the memory after a fork.
-pub(super) fn access_mix(
-    options: &AccessMixOptions,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn access_mix(options: &AccessMixOptions, run: &mut Run) -> Result {
     let size = options.size.0;
-    let mut parents = prepare(size, size, results, progress)?;
+    let mut parents = prepare(size, size, run)?;
     let shares = if options.quick { &QUICK_SHARES[..] } else { &SHARES };
     let mut cells = Vec::new();
     for parent in 0..parents.len() {
@@ -89,25 +58,15 @@ pub(super) fn access_mix(
             cells.extend(mixes.iter().map(|&read| (parent, Walk { share, read })));
         }
     }
-    let effort = options.effort().until(progress.deadline());
-    progress.begin("mixes of reads and writes", effort.steps());
-    let (sampled, done) = sample(cells.len(), &effort, size, progress, |cell, _| {
+    let taken = run.sample("mixes of reads and writes", options.effort(), cells.len(), size, |cell, _| {
         let (parent, walk) = cells[cell];
         parents[parent].1.ask(&Ask::Walk(walk))
     });
-    for (&(parent, walk), series) in cells.iter().zip(&sampled.cells) {
-        let (method, worker) = &parents[parent];
-        for series in series {
-            let chosen = [
-                ("measure", json!(series.measure.name())),
-                ("size", json!(size)),
-                ("accessed_percent", json!(walk.share)),
-                ("read_percent", json!(walk.read)),
-            ];
-            let observed = [("facts", json!(worker.ready()))];
-            let unit = if series.measure == Measure::Reseal { "us (not part)" } else { "us" };
-            results.keep(method.name(), chosen, observed, unit, series, sampled.ended)?;
-        }
-    }
-    done
+    taken.keep(run, |cell, measure| {
+        let (parent, Walk { share, read }) = cells[cell];
+        let (spec, worker) = &parents[parent];
+        let chosen = json!({ "measure": measure, "size": size, "accessed_percent": share, "read_percent": read });
+        let unit = if measure == Measure::Reseal { "us (not part)" } else { "us" };
+        Row::of(spec.method.as_ref(), unit, chosen).beside(json!({ "facts": worker.ready() }))
+    })
 }

@@ -1,33 +1,33 @@
 //! The worker of `bench fault` and `bench access-mix`: a parent that forks and whose memory is then touched.
 
-use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::io::{PipeReader, PipeWriter, Read, pipe};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::mix::{BLOCK, Piece, Walk};
-use crate::subjects::engine::{self, Side};
-use crate::subjects::parent::Spec;
-use crate::subjects::{Facts, Method, PAGE, Region, WORDS_PER_PAGE, word};
-use flashfork_measure::BenchError;
-use flashfork_measure::sampling::Visit;
-use flashfork_measure::worker::Subject;
+use crate::subjects::{
+    Facts, Method, PAGE, Region, WORDS_PER_PAGE,
+    clock::micros,
+    engine::{self, Side, WRONG_DATA},
+    memory,
+    parent::Spec,
+    word,
+};
+use flashfork_measure::{BenchError, Result, Subject, Visit};
 
-/// A child that found other bytes than it should.
-const WRONG_DATA: i32 = 3;
-
-/// A prepared parent.
 #[derive(Debug)]
 pub(crate) struct AccessSubject {
     method: Method,
     region: Region,
     buffer: Vec<u64>,
+    /// Of a child's writes, in nanoseconds.
+    times: &'static [AtomicU64; 2],
     /// Whether the parent has written since the last seal.
     dirty: bool,
 }
 
-/// A request.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Ask {
     /// Forks; each child times its first write in the middle of the memory, one to the next page, and one far away.
@@ -51,18 +51,6 @@ pub(crate) enum Measure {
     Reseal,
 }
 
-impl Measure {
-    /// The name in records.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::FirstWrite => "first_write",
-            Self::NextWrite => "next_write",
-            Self::ForkAndAccess => "fork_and_access",
-            Self::Reseal => "reseal",
-        }
-    }
-}
-
 impl Subject for AccessSubject {
     const NAME: &'static str = "access";
     type Spec = Spec;
@@ -70,16 +58,18 @@ impl Subject for AccessSubject {
     type Ask = Ask;
     type Reply = Visit<Measure>;
 
-    fn prepare(spec: Spec) -> Result<(Self, Facts), BenchError> {
+    fn prepare(spec: Spec) -> Result<(Self, Facts)> {
         // Before the seal: what comes after it is written once and for all.
         let buffer = vec![1; BLOCK / 8];
         let region = spec.fill()?;
+        // SAFETY: zeros are atomics.
+        let times = unsafe { memory::shared()? };
         engine::prepare(spec.method, region.bytes())?;
         let facts = Facts::read(&region)?;
-        Ok((Self { method: spec.method, region, buffer, dirty: false }, facts))
+        Ok((Self { method: spec.method, region, buffer, times, dirty: false }, facts))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Self::Reply, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Self::Reply> {
         match ask {
             Ask::Faults { samples } => self.faults(samples),
             Ask::Walk(walk) => self.walk(walk),
@@ -88,7 +78,7 @@ impl Subject for AccessSubject {
 }
 
 impl AccessSubject {
-    fn faults(&self, samples: usize) -> Result<Visit<Measure>, BenchError> {
+    fn faults(&self, samples: usize) -> Result<Visit<Measure>> {
         let (mut first, mut next) = (Vec::new(), Vec::new());
         // The first child finds caches full of other workers' data: it is made and checked, but not counted.
         for made in 0..=samples {
@@ -102,13 +92,11 @@ impl AccessSubject {
     }
 
     /// One child that writes twice and hands back both times.
-    fn fault(&self) -> Result<[f64; 2], BenchError> {
-        let failed = |error: std::io::Error| BenchError::system("talk to a child", error);
-        let (mut reader, mut writer) = pipe().map_err(failed)?;
-        // SAFETY: the child writes to the region and a pipe, and ends in `_exit`.
-        match unsafe { engine::fork(self.method) } {
-            Ok(Side::Child) => {
-                let page = self.region.pages() / 2 * WORDS_PER_PAGE;
+    fn fault(&self) -> Result<[f64; 2]> {
+        let page = self.region.pages() / 2 * WORDS_PER_PAGE;
+        // SAFETY: the child writes to the region and to shared memory.
+        let cloned = unsafe {
+            engine::in_clone(self.method, || {
                 let mut times = [0_u64; 2];
                 // The first look at the clock and the first write to the stack fault: before the clock starts.
                 std::hint::black_box(&mut times)[0] = Instant::now().elapsed().as_nanos() as u64;
@@ -117,37 +105,24 @@ impl AccessSubject {
                     self.region.write(index, !word(index));
                     *time = begin.elapsed().as_nanos() as u64;
                 }
-                let mut bytes = [0; 16];
-                bytes[..8].copy_from_slice(&times[0].to_ne_bytes());
-                bytes[8..].copy_from_slice(&times[1].to_ne_bytes());
-                let said = writer.write_all(&bytes).is_ok() && self.region.read(page) == !word(page);
-                // SAFETY: ends the process without running anything of the parent's.
-                unsafe { libc::_exit(if said { 0 } else { WRONG_DATA }) }
-            }
-            Ok(Side::Parent(pid)) => {
-                drop(writer);
-                let mut bytes = [0; 16];
-                let heard = reader.read_exact(&mut bytes);
-                reap(pid)?;
-                heard.map_err(failed)?;
-                let page = self.region.pages() / 2 * WORDS_PER_PAGE;
-                if self.region.read(page) != word(page) {
-                    return Err(BenchError::Void("a child's write reached its parent".into()));
-                }
-                let (first, next) = bytes.split_at(8);
-                Ok([first, next].map(|time| time.try_into().map_or(0, u64::from_ne_bytes) as f64 / 1e3))
-            }
-            Err(error) => Err(BenchError::system("fork", error)),
+                self.times.iter().zip(times).for_each(|(shared, time)| shared.store(time, Relaxed));
+                if self.region.read(page) == !word(page) { 0 } else { WRONG_DATA.0 }
+            })
+        }?;
+        cloned.check(|| "looking at its memory".to_owned(), &[WRONG_DATA])?;
+        if self.region.read(page) != word(page) {
+            return Err(BenchError::Void("a child's write reached its parent".into()));
         }
+        Ok([0, 1].map(|write| self.times[write].load(Relaxed) as f64 / 1e3))
     }
 
-    fn walk(&mut self, walk: Walk) -> Result<Visit<Measure>, BenchError> {
+    fn walk(&mut self, walk: Walk) -> Result<Visit<Measure>> {
         let failed = |error: std::io::Error| BenchError::system("talk to a child", error);
         let mut reseal = Vec::new();
         if self.method == Method::Seal && self.dirty {
             let begin = Instant::now();
             engine::seal(engine::Pages::Auto, 0)?;
-            reseal.push(begin.elapsed().as_nanos() as f64 / 1e3);
+            reseal.push(micros(begin));
             self.dirty = false;
         }
         let (reader, writer) = pipe().map_err(failed)?;
@@ -165,10 +140,10 @@ impl AccessSubject {
             self.copy(piece);
             self.dirty |= piece.write;
         }
-        let took = begin.elapsed().as_nanos() as f64 / 1e3;
+        let took = micros(begin);
         // The child goes on when all ends it doesn't hold are closed.
         drop((reader, writer));
-        reap(pid)?;
+        engine::check(engine::reap(pid)?, || "looking at its memory".to_owned(), &[WRONG_DATA])?;
         let mut measured = vec![(Measure::ForkAndAccess, vec![took])];
         if !reseal.is_empty() {
             measured.push((Measure::Reseal, reseal));
@@ -182,7 +157,7 @@ impl AccessSubject {
         let ended = reader.read(&mut [0]).is_ok();
         let right = ended && self.region.read(witness) == expected;
         // SAFETY: ends the process without running anything of the parent's.
-        unsafe { libc::_exit(if right { 0 } else { WRONG_DATA }) }
+        unsafe { libc::_exit(if right { 0 } else { WRONG_DATA.0 }) }
     }
 
     /// Copies a piece into the buffer, or the buffer into it.
@@ -200,35 +175,15 @@ impl AccessSubject {
     }
 }
 
-fn reap(pid: Pid) -> Result<(), BenchError> {
-    let status = engine::reap(pid)?;
-    match status.exit_status() {
-        Some(0) => Ok(()),
-        Some(WRONG_DATA) => Err(BenchError::Clone {
-            what: "looking at its memory".into(),
-            status: "it read other bytes than its parent had written".into(),
-        }),
-        _ => Err(BenchError::Clone { what: "waiting".into(), status: format!("wait status {}", status.as_raw()) }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn subject() -> AccessSubject {
         let region = Region::filled(Method::Fork4k, 8 << 20).unwrap();
-        AccessSubject { method: Method::Fork4k, region, buffer: vec![1; BLOCK / 8], dirty: false }
-    }
-
-    #[test]
-    fn faults_are_timed_in_the_child_and_stay_there() {
-        let measured = subject().faults(4).unwrap();
-        assert_eq!(
-            measured.iter().map(|(measure, times)| (*measure, times.len())).collect::<Vec<_>>(),
-            [(Measure::FirstWrite, 4), (Measure::NextWrite, 4)]
-        );
-        assert!(measured.iter().all(|(_, times)| times.iter().all(|&time| time > 0.0)), "{measured:?}");
+        // SAFETY: zeros are atomics.
+        let times = unsafe { memory::shared().unwrap() };
+        AccessSubject { method: Method::Fork4k, region, buffer: vec![1; BLOCK / 8], times, dirty: false }
     }
 
     #[test]

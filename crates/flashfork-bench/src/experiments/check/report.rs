@@ -1,19 +1,13 @@
 //! The table of `bench check`, from the records.
 
-use serde_json::Value;
-
 use super::tool::{Checked, Tool};
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::ratio_of_medians;
+use flashfork_measure::{Document, Record, page, ratio_of_medians, shown};
 use flashfork_terminal::table::{render, three_figures, time};
 
-/// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
     let of = |tool: Tool, who: &str| {
-        let said =
-            |record: &&Record, name: &str, value: &str| record.chosen.get(name).and_then(Value::as_str) == Some(value);
-        document.records.iter().find(|record| said(record, "beside", tool.name()) && said(record, "who", who))
+        let is = |record: &&Record| record.text("beside") == Some(tool.as_ref()) && record.text("who") == Some(who);
+        document.records.iter().find(is)
     };
     let mut rows = Vec::new();
     for tool in Tool::ALL {
@@ -30,12 +24,12 @@ pub(super) fn render_all(document: &Document) -> String {
         };
         let found = ratio_of_medians(&theirs.rounds(), &ours.rounds());
         rows.push(vec![
-            tool.name().to_owned(),
+            tool.as_ref().to_owned(),
             what.to_owned(),
             tool.why().to_owned(),
             figure(theirs),
             figure(ours),
-            found.map_or(String::new(), |found| found.to_string()),
+            shown(found),
         ]);
     }
     let headers = ["program", "what", "why they differ", "theirs", "ours", "theirs ÷ ours"];

@@ -2,17 +2,12 @@
 
 use serde_json::json;
 
+use super::CheckOptions;
 use super::tool::{Checked, Tool};
-use super::{CheckOptions, EXPERIMENT};
 use crate::experiments::cow_model::{self, CowSubject};
 use crate::experiments::creation::{self, CreationSubject, Phase, Then, Way};
-use crate::subjects::Method;
-use crate::subjects::parent;
-use flashfork_measure::experiment::Results;
-use flashfork_measure::record::Record;
-use flashfork_measure::stats::Rounds;
-use flashfork_measure::worker::Worker;
-use flashfork_measure::{BenchError, Progress};
+use crate::subjects::{Method, parent};
+use flashfork_measure::{Result, Rounds, Row, Run, Worker};
 
 /// Our samples for one answer of a tool.
 const SAMPLES: usize = 60;
@@ -25,14 +20,14 @@ struct Ours {
 }
 
 impl Ours {
-    fn start() -> Result<Self, BenchError> {
+    fn start() -> Result<Self> {
         let parent = parent::Spec::here(Method::Fork4k, 0)?;
         let creation = Worker::start("a small parent", &creation::Spec { parent, touch: true, fds: 0, vmas: 0 })?;
         let copying = Worker::start("a copier", &parent)?;
         Ok(Self { creation, copying })
     }
 
-    fn measure(&mut self, checked: Checked) -> Result<Vec<f64>, BenchError> {
+    fn measure(&mut self, checked: Checked) -> Result<Vec<f64>> {
         let (way, then) = match checked {
             Checked::Fork => (Way::Fork, Then::Exit),
             Checked::Vfork => (Way::Vfork, Then::Exit),
@@ -48,69 +43,47 @@ impl Ours {
 }
 
 /// Asks everybody.
-pub(super) fn measure(
-    options: &CheckOptions,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn measure(options: &CheckOptions, run: &mut Run) -> Result {
     let rounds = if options.quick { 2 } else { 5 };
-    progress.begin("other programs and this one in turn", (Tool::ALL.len() * rounds) as u64);
+    run.begin("other programs and this one in turn", (Tool::ALL.len() * rounds) as u64);
     let mut ours = Ours::start()?;
     for tool in Tool::ALL {
-        if progress.interrupted() {
-            break;
+        run.go_on()?;
+        if !run.no_time_for(tool.as_ref()) {
+            ask(tool, rounds, &mut ours, run)?;
         }
-        if progress.deadline().passed() {
-            results.no_time_for(tool.name(), progress);
-            continue;
-        }
-        ask(tool, rounds, &mut ours, results, progress)?;
     }
     Ok(())
 }
 
 /// Asks one tool, and ourselves after each of its answers.
-fn ask(
-    tool: Tool,
-    rounds: usize,
-    ours: &mut Ours,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    let (mut theirs, mut own, mut failure) = (Rounds::default(), Rounds::default(), Ok(()));
-    for round in 0..rounds {
-        if progress.interrupted() || (round > 0 && progress.deadline().passed()) {
+fn ask(tool: Tool, rounds: usize, ours: &mut Ours, run: &mut Run) -> Result {
+    let (mut theirs, mut own) = (Rounds::default(), Rounds::default());
+    let mut round = |run: &mut Run| {
+        match tool.ask(run.progress)? {
+            Ok(answer) => {
+                // Only beside ours: each round has both.
+                own.push(ours.measure(tool.checked())?);
+                theirs.push(vec![answer]);
+                run.step();
+                Ok(true)
+            }
+            Err(reason) => {
+                run.leave_out(tool.as_ref(), reason);
+                Ok(false)
+            }
+        }
+    };
+    let mut done = Ok(true);
+    for made in 0..rounds {
+        if run.over(made) || !matches!(done, Ok(true)) {
             break;
         }
-        let answer = match tool.ask(progress) {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(reason)) => {
-                results.leave_out(tool.name(), reason, progress);
-                break;
-            }
-            Err(error) => {
-                failure = Err(error);
-                break;
-            }
-        };
-        match ours.measure(tool.checked()) {
-            Ok(samples) => own.push(samples),
-            Err(error) => {
-                failure = Err(error);
-                break;
-            }
-        }
-        // Only beside ours: each round has both.
-        theirs.push(vec![answer]);
-        progress.step();
-    }
-    if theirs.0.is_empty() {
-        return failure;
+        done = round(run);
     }
     let unit = if tool.checked() == Checked::Copy { "MB/s" } else { "us" };
-    for (method, who, rounds) in [(tool.name(), "theirs", theirs), ("flashfork", "ours", own)] {
-        let chosen = [("beside", json!(tool.name())), ("who", json!(who))];
-        results.records.push(Record::of_rounds(EXPERIMENT, method, chosen, unit, &rounds)?);
+    for (method, who, rounds) in [(tool.as_ref(), "theirs", theirs), ("flashfork", "ours", own)] {
+        run.keep_rounds(Row::of(method, unit, json!({ "beside": tool.as_ref(), "who": who })), &rounds)?;
     }
-    failure
+    done.map(drop)
 }

@@ -1,35 +1,36 @@
 //! The other programs: how each is asked, how its answer is read, why it differs.
 
-use std::fs;
 use std::io::{Read, Seek};
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use std::{fs, os::unix::process::CommandExt, path::PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-use flashfork_measure::error::is_missing;
-use flashfork_measure::workdir::WorkDir;
-use flashfork_measure::{BenchError, Progress};
+use flashfork_measure::{BenchError, Progress, Result, WorkDir, error::is_missing};
 
 /// Nobody takes so long for what takes a second or two.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A figure of another program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 pub enum Tool {
     /// `stress-ng --fork 1`.
+    #[strum(serialize = "stress-ng --fork")]
     StressFork,
     /// `stress-ng --vfork 1`.
+    #[strum(serialize = "stress-ng --vfork")]
     StressVfork,
     /// `hyperfine -N /bin/true`.
+    #[strum(serialize = "hyperfine -N /bin/true")]
     Hyperfine,
     /// `perf bench mem memcpy`.
+    #[strum(serialize = "perf bench mem memcpy")]
     PerfMemcpy,
     /// lmbench's `lat_proc fork`.
+    #[strum(serialize = "lmbench lat_proc fork")]
     LmbenchFork,
 }
 
@@ -50,17 +51,6 @@ impl Tool {
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::StressFork, Self::StressVfork, Self::Hyperfine, Self::PerfMemcpy, Self::LmbenchFork];
-
-    /// The name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::StressFork => "stress-ng --fork",
-            Self::StressVfork => "stress-ng --vfork",
-            Self::Hyperfine => "hyperfine -N /bin/true",
-            Self::PerfMemcpy => "perf bench mem memcpy",
-            Self::LmbenchFork => "lmbench lat_proc fork",
-        }
-    }
 
     /// What it measures.
     pub fn checked(self) -> Checked {
@@ -89,7 +79,7 @@ impl Tool {
 
     /// Asks it once, for about a second. `Ok(Err(reason))`: it is not there, can't be used here, or was ended because
     /// time was up or the user wants to stop.
-    pub(super) fn ask(self, progress: &dyn Progress) -> Result<Result<f64, String>, BenchError> {
+    pub(super) fn ask(self, progress: &dyn Progress) -> Result<Result<f64, String>> {
         match self {
             Self::StressFork => stress("--fork", progress),
             Self::StressVfork => stress("--vfork", progress),
@@ -107,7 +97,7 @@ impl Tool {
     }
 }
 
-fn stress(which: &str, progress: &dyn Progress) -> Result<Result<f64, String>, BenchError> {
+fn stress(which: &str, progress: &dyn Progress) -> Result<Result<f64, String>> {
     let dir = WorkDir::new(None)?;
     let yaml = dir.path().join("metrics.yaml");
     let mut command = Command::new("stress-ng");
@@ -120,7 +110,7 @@ fn stress(which: &str, progress: &dyn Progress) -> Result<Result<f64, String>, B
     }))
 }
 
-fn hyperfine(progress: &dyn Progress) -> Result<Result<f64, String>, BenchError> {
+fn hyperfine(progress: &dyn Progress) -> Result<Result<f64, String>> {
     let dir = WorkDir::new(None)?;
     let json = dir.path().join("times.json");
     let mut command = Command::new("hyperfine");
@@ -138,7 +128,7 @@ fn hyperfine(progress: &dyn Progress) -> Result<Result<f64, String>, BenchError>
 }
 
 /// Runs a tool; its standard output and error together. The inner error: it is not there, says it can't, or was ended.
-fn output(command: &mut Command, progress: &dyn Progress) -> Result<Result<String, String>, BenchError> {
+fn output(command: &mut Command, progress: &dyn Progress) -> Result<Result<String, String>> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |error| BenchError::system(format!("run {name}"), error);
     // A file takes any amount without being read meanwhile.

@@ -1,24 +1,24 @@
 //! The worker of `bench clones`: a parent and its clones.
 
 use std::io;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::subjects::engine::{self, Side};
-use crate::subjects::parent::Spec;
-use crate::subjects::{Facts, Method, Region, WORDS_PER_PAGE, word};
-use flashfork_measure::BenchError;
-use flashfork_measure::worker::Subject;
+use crate::subjects::{
+    Facts, Method, Region, WORDS_PER_PAGE,
+    engine::{self, Side},
+    memory,
+    parent::Spec,
+    word,
+};
+use flashfork_measure::{BenchError, Result, Subject};
 
 /// Longer than the slowest method takes.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A prepared parent.
 #[derive(Debug)]
 pub(crate) struct ClonesSubject {
     method: Method,
@@ -27,16 +27,17 @@ pub(crate) struct ClonesSubject {
     alive: &'static AtomicU32,
 }
 
-/// A request.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Ask {
     /// Makes so many clones, each of which writes so many random pages, and waits until all live.
-    Make { count: u32, pages: u32, seed: u64 },
-    /// Ends them.
+    Make {
+        count: u32,
+        pages: u32,
+        seed: u64,
+    },
     End,
 }
 
-/// The answer to the [`Ask`] of the same kind.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// Seconds until all lived, and of these, until the last fork had returned.
@@ -52,18 +53,16 @@ impl Subject for ClonesSubject {
     type Ask = Ask;
     type Reply = Reply;
 
-    fn prepare(spec: Spec) -> Result<(Self, Facts), BenchError> {
+    fn prepare(spec: Spec) -> Result<(Self, Facts)> {
         let region = spec.fill()?;
-        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a fresh mapping of zeros, never unmapped.
-        let alive = unsafe { mmap_anonymous(null_mut(), 4096, prot, flags).map(|at| &*at.cast::<AtomicU32>()) };
-        let alive = alive.map_err(|errno| BenchError::system("map a shared page", errno))?;
+        // SAFETY: zeros are an atomic.
+        let alive = unsafe { memory::shared()? };
         engine::prepare(spec.method, region.bytes())?;
         let facts = Facts::read(&region)?;
         Ok((Self { method: spec.method, region, children: Vec::new(), alive }, facts))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Reply, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Reply> {
         match ask {
             Ask::Make { count, pages, seed } => self.make(count, pages, seed),
             Ask::End => self.end(),
@@ -72,7 +71,7 @@ impl Subject for ClonesSubject {
 }
 
 impl ClonesSubject {
-    fn make(&mut self, count: u32, pages: u32, seed: u64) -> Result<Reply, BenchError> {
+    fn make(&mut self, count: u32, pages: u32, seed: u64) -> Result<Reply> {
         self.alive.store(0, SeqCst);
         self.children.reserve(count as usize);
         let begin = Instant::now();
@@ -114,7 +113,7 @@ impl ClonesSubject {
         }
     }
 
-    fn end(&mut self) -> Result<Reply, BenchError> {
+    fn end(&mut self) -> Result<Reply> {
         self.kill();
         self.region.verify()?;
         Ok(Reply::Ended)

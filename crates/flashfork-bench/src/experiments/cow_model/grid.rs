@@ -3,7 +3,8 @@
 use crate::subjects::{Method, PAGE};
 
 /// Which sizes of memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Grid {
     /// The paper's: 0 to 316,228 bytes, half an order of magnitude apart.
     Paper,
@@ -39,14 +40,6 @@ impl Grid {
         match self {
             Self::Paper => &[Method::Fork4k],
             Self::Modern => &[Method::Fork4k, Method::ForkThp, Method::Hugetlb],
-        }
-    }
-
-    /// The name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Paper => "paper",
-            Self::Modern => "modern",
         }
     }
 }

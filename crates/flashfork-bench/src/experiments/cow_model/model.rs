@@ -1,12 +1,11 @@
 //! The model fitted to the records of a run, and the paper's figures to set beside it.
 
-use serde_json::Value;
-
-use super::EXPERIMENT;
-use super::subject::Measure;
+use super::{EXPERIMENT, subject::Measure};
 use crate::subjects::{Method, PAGE};
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::{Fit, Observation, fit, median};
+use flashfork_measure::{
+    Document, Record, median, numbers,
+    stats::{Fit, Observation, fit},
+};
 
 /// A line of the paper's figures 1 and 2: seconds for 1000 forks by bytes of memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -82,14 +81,12 @@ impl PaperLine {
 impl Model {
     /// Fits the cells of `method` in `document`; `None` when there are too few.
     pub fn of(document: &Document, method: Method) -> Option<Self> {
-        let of_grid = |record: &&Record| {
-            record.experiment == EXPERIMENT
-                && record.method == method.name()
-                && record.chosen.get("measure").and_then(Value::as_str) == Some(Measure::Cycle.name())
+        let is_cell = |record: &&Record| {
+            record.method == method.as_ref() && record.text("measure") == Some(Measure::Cycle.as_ref())
         };
         let (mut cells, mut observations) = (Vec::new(), Vec::new());
-        for record in document.records.iter().filter(of_grid) {
-            let number = |name: &str| record.chosen.get(name).and_then(Value::as_f64);
+        for record in document.of(EXPERIMENT).filter(is_cell) {
+            let number = |name: &str| record.float(name);
             let (pages, written) = (number("pages")?, number("pages_written")?);
             cells.push(Cell {
                 size: number("size")? as u64,
@@ -117,43 +114,27 @@ impl Model {
 
 /// Bytes copied per second in copies of `size` bytes.
 pub fn copy_rate(document: &Document, size: u64) -> Option<f64> {
-    let found = document.records.iter().find(|record| {
-        record.experiment == EXPERIMENT
-            && record.method == "memcpy"
-            && record.chosen.get("size").and_then(Value::as_u64) == Some(size)
-    })?;
+    let found = document.find(EXPERIMENT, "memcpy", &[("size", size.into())])?;
     Some(found.p50 * 1e6)
 }
 
 /// Medians of real, user and system time by number of forks, in microseconds, ascending.
 pub fn times_by_forks(document: &Document) -> Vec<(u64, [f64; 3])> {
     let of = |forks: u64, measure: Measure| {
-        let found = document.records.iter().find(|record| {
-            record.experiment == EXPERIMENT
-                && record.chosen.get("forks").and_then(Value::as_u64) == Some(forks)
-                && record.chosen.get("measure").and_then(Value::as_str) == Some(measure.name())
-        })?;
+        let mut own = document.of(EXPERIMENT);
+        let found = own.find(|r| r.number("forks") == Some(forks) && r.text("measure") == Some(measure.as_ref()))?;
         Some(median(&mut found.samples.clone()))
     };
-    let mut numbers: Vec<u64> = document
-        .records
-        .iter()
-        .filter(|record| record.experiment == EXPERIMENT)
-        .filter_map(|record| record.chosen.get("forks").and_then(Value::as_u64))
-        .collect();
-    numbers.sort_unstable();
-    numbers.dedup();
     let row = |forks| {
         let [real, user, system] = [Measure::Real, Measure::User, Measure::System].map(|measure| of(forks, measure));
         Some((forks, [real?, user?, system?]))
     };
-    numbers.into_iter().filter_map(row).collect()
+    numbers(document.of(EXPERIMENT), "forks").into_iter().filter_map(row).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashfork_measure::host::HostCard;
     use serde_json::json;
 
     /// A document whose cells follow the model exactly.
@@ -174,7 +155,7 @@ mod tests {
                 records.push(Record::new(EXPERIMENT, "fork-4k", chosen, "us", vec![cost; 5]).unwrap());
             }
         }
-        Document::new(HostCard::read().unwrap(), records)
+        Document::here(records).unwrap()
     }
 
     #[test]

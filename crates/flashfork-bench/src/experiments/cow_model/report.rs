@@ -3,16 +3,15 @@
 use super::grid::COPIES;
 use super::model::{Model, PAPER, PAPER_MERIT, copy_rate, times_by_forks};
 use crate::subjects::Method;
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::Document;
-use flashfork_measure::stats::Interval;
-use flashfork_terminal::size::show;
-use flashfork_terminal::table::{render, three_figures, time};
+use flashfork_measure::{Document, page, stats::Interval, titled};
+use flashfork_terminal::{
+    size::show,
+    table::{render, three_figures, time},
+};
 
 /// The shares of the paper's lines.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 
-/// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
     let models: Vec<Model> = [Method::Fork4k, Method::ForkThp, Method::Hugetlb]
         .into_iter()
@@ -33,17 +32,13 @@ fn prices(models: &[Model]) -> String {
                 format!("{} µs ({}–{})", fine(model.fit.coefficients[index]), fine(low), fine(high))
             };
             let worst = model.fit.residuals.iter().fold(0.0_f64, |worst, residual| worst.max(residual.abs()));
-            vec![model.method.name().to_owned(), price(0), price(1), price(2), format!("{:.0} %", worst * 100.0)]
+            vec![model.method.as_ref().to_owned(), price(0), price(1), price(2), format!("{:.0} %", worst * 100.0)]
         })
         .collect();
-    if rows.is_empty() {
-        return String::new();
-    }
     let headers = ["memory", "a: a process", "b: each page", "c: each page written", "largest residual"];
-    format!(
-        "fork + writes of the child + exit + reap = a + b · pages + c · pages written (4 KB pages; 95 % intervals)\n{}",
-        render(&headers, &rows, 1)
-    )
+    let title =
+        "fork + writes of the child + exit + reap = a + b · pages + c · pages written (4 KB pages; 95 % intervals)";
+    titled(title, &headers, &rows, 1)
 }
 
 /// Medians, and in brackets how far the model is off.
@@ -83,7 +78,7 @@ fn lines(models: &[Model]) -> String {
         }
     }
     let headers = ["machine", "share written", "a fork of nothing", "each MB more"];
-    format!("The paper's lines beside ours\n{}", render(&headers, &rows, 2))
+    titled("The paper's lines beside ours", &headers, &rows, 2)
 }
 
 /// Page faults served against bare copying.
@@ -111,10 +106,7 @@ fn merit(document: &Document, models: &[Model]) -> String {
         }
     }
     let headers = ["machine", "page faults served", "memory copied", "ratio"];
-    format!(
-        "How much of a page fault is the copy: 1 when nothing but the copy costs time\n{}",
-        render(&headers, &rows, 1)
-    )
+    titled("How much of a page fault is the copy: 1 when nothing but the copy costs time", &headers, &rows, 1)
 }
 
 fn forks(document: &Document) -> String {
@@ -125,11 +117,8 @@ fn forks(document: &Document) -> String {
             vec![forks.to_string(), time(real), time(user), time(system), beyond]
         })
         .collect();
-    if rows.is_empty() {
-        return String::new();
-    }
     let headers = ["forks", "real", "user", "system", "(real − system) ÷ system"];
-    format!("Real against processor time, 316,228 bytes, half of them written\n{}", render(&headers, &rows, 1))
+    titled("Real against processor time, 316,228 bytes, half of them written", &headers, &rows, 1)
 }
 
 /// A price in microseconds, small ones with more digits.

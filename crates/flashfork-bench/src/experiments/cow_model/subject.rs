@@ -2,24 +2,18 @@
 
 use std::time::Instant;
 
-use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::subjects::cpu::cpu_time;
-use crate::subjects::engine;
-use crate::subjects::parent::Spec;
-use crate::subjects::{Facts, Method, Region, WORDS_PER_PAGE, word};
-use flashfork_measure::BenchError;
-use flashfork_measure::sampling::Visit;
-use flashfork_measure::worker::Subject;
+use crate::subjects::{
+    Facts, Method, Region, WORDS_PER_PAGE, clock::micros, cpu::cpu_time, engine, parent::Spec, word,
+};
+use flashfork_measure::{BenchError, Result, Subject, Visit};
 
-/// A prepared parent.
 #[derive(Debug)]
 pub(crate) struct CowSubject {
     region: Region,
 }
 
-/// A request.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Ask {
     /// Children one after the other, each writing so many pages, timed one by one, until there are `samples` or
@@ -33,34 +27,22 @@ pub(crate) enum Ask {
     Verify,
 }
 
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Measure {
     /// One child, from before the fork until it is reaped, in microseconds.
     Cycle,
     /// All children together, in microseconds: real time, and that of the processor in user and system mode.
     Real,
-    /// In user mode.
     User,
-    /// In system mode.
     System,
     /// Bytes per microsecond copied.
+    #[strum(serialize = "copy_rate")]
     Copy,
 }
 
 impl Measure {
-    /// The name in records.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Cycle => "cycle",
-            Self::Real => "real",
-            Self::User => "user",
-            Self::System => "system",
-            Self::Copy => "copy_rate",
-        }
-    }
-
     /// The unit in records.
     pub(super) fn unit(self) -> &'static str {
         if self == Self::Copy { "MB/s" } else { "us" }
@@ -74,13 +56,13 @@ impl Subject for CowSubject {
     type Ask = Ask;
     type Reply = Visit<Measure>;
 
-    fn prepare(spec: Spec) -> Result<(Self, Facts), BenchError> {
+    fn prepare(spec: Spec) -> Result<(Self, Facts)> {
         let region = spec.fill()?;
         let facts = Facts::read(&region)?;
         Ok((Self { region }, facts))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Self::Reply, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Self::Reply> {
         match ask {
             Ask::Each { written, samples, budget } => self.each(written, samples, budget),
             Ask::Together { written, forks } => self.together(written, forks),
@@ -91,24 +73,24 @@ impl Subject for CowSubject {
 }
 
 impl CowSubject {
-    fn each(&self, written: u64, samples: usize, budget: u64) -> Result<Visit<Measure>, BenchError> {
+    fn each(&self, written: u64, samples: usize, budget: u64) -> Result<Visit<Measure>> {
         self.child(written)?;
         let (begin, mut times) = (Instant::now(), Vec::new());
         while times.is_empty() || (times.len() < samples && begin.elapsed().as_micros() < u128::from(budget)) {
             let before = Instant::now();
             self.child(written)?;
-            times.push(before.elapsed().as_nanos() as f64 / 1e3);
+            times.push(micros(before));
         }
         Ok(vec![(Measure::Cycle, times)])
     }
 
-    fn together(&self, written: u64, forks: u32) -> Result<Visit<Measure>, BenchError> {
+    fn together(&self, written: u64, forks: u32) -> Result<Visit<Measure>> {
         let (user, system) = cpu_time();
         let begin = Instant::now();
         for _ in 0..forks {
             self.child(written)?;
         }
-        let real = begin.elapsed().as_nanos() as f64 / 1e3;
+        let real = micros(begin);
         let (user_after, system_after) = cpu_time();
         Ok(vec![
             (Measure::Real, vec![real]),
@@ -118,36 +100,23 @@ impl CowSubject {
     }
 
     /// Forks a child that writes one word in each of the first `written` pages, and checks that it did.
-    fn child(&self, written: u64) -> Result<(), BenchError> {
-        // SAFETY: the child writes to the region and ends in `_exit`.
-        match unsafe { engine::fork(Method::Fork4k) } {
-            Ok(engine::Side::Child) => {
+    fn child(&self, written: u64) -> Result {
+        // SAFETY: the child writes to the region.
+        let cloned = unsafe {
+            engine::in_clone(Method::Fork4k, || {
                 for page in 0..written as usize {
                     let index = page * WORDS_PER_PAGE;
                     self.region.write(index, !word(index));
                 }
-                // SAFETY: ends the process without running anything of the parent's.
-                unsafe { libc::_exit(0) }
-            }
-            Ok(engine::Side::Parent(pid)) => reap(pid, written),
-            Err(error) => Err(BenchError::system("fork", error)),
-        }
+                0
+            })
+        }?;
+        cloned.check(|| format!("writing {written} pages"), &[])
     }
-}
-
-fn reap(pid: Pid, written: u64) -> Result<(), BenchError> {
-    let status = engine::reap(pid)?;
-    if status.exit_status() == Some(0) {
-        return Ok(());
-    }
-    Err(BenchError::Clone {
-        what: format!("writing {written} pages"),
-        status: format!("wait status {}", status.as_raw()),
-    })
 }
 
 /// The rate of `memcpy(3)`, in bytes per microsecond: megabytes (10⁶) per second.
-fn copy(bytes: u64, samples: usize) -> Result<Visit<Measure>, BenchError> {
+fn copy(bytes: u64, samples: usize) -> Result<Visit<Measure>> {
     let bytes = bytes as usize;
     let source: Vec<u8> = (0..bytes).map(|index| word(index / 8) as u8).collect();
     let mut target = vec![1_u8; bytes];
@@ -159,7 +128,7 @@ fn copy(bytes: u64, samples: usize) -> Result<Visit<Measure>, BenchError> {
         for _ in 0..times {
             std::hint::black_box(&mut target).copy_from_slice(std::hint::black_box(&source));
         }
-        rates.push((times * bytes) as f64 / (begin.elapsed().as_nanos() as f64 / 1e3));
+        rates.push((times * bytes) as f64 / (micros(begin)));
     }
     if target != source {
         return Err(BenchError::Void("a copy differs from its source".into()));
@@ -182,12 +151,5 @@ mod tests {
         let of = |wanted| together.iter().find(|(measure, _)| *measure == wanted).unwrap().1[0];
         assert!(of(Measure::Real) > 0.0 && of(Measure::User) >= 0.0 && of(Measure::System) >= 0.0, "{together:?}");
         subject.answer(Ask::Verify).unwrap();
-    }
-
-    #[test]
-    fn copies_have_a_rate() {
-        let rates = copy(316_228, 4).unwrap();
-        assert_eq!(rates[0].1.len(), 4);
-        assert!(rates[0].1.iter().all(|&rate| rate > 0.0), "{rates:?}");
     }
 }

@@ -1,17 +1,14 @@
 //! One child: made, ended, reaped, each moment taken down, its status checked.
 
-use std::ffi::c_void;
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{ffi::c_void, ptr};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitStatus, waitid};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::make;
 use super::way::{PROGRAM, Phase, Then, Way};
-use crate::subjects::engine;
-use flashfork_measure::BenchError;
+use crate::subjects::{clock::monotonic, engine};
+use flashfork_measure::{BenchError, Result};
 
 /// What a child of ours exits with: not 0, so that a child that did something else is noticed.
 const DONE: i32 = 7;
@@ -25,52 +22,39 @@ pub(super) struct Moments {
     last: AtomicU64,
 }
 
-impl Moments {
-    /// On a page that children share.
-    pub(super) fn shared() -> Result<&'static Self, BenchError> {
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let page = unsafe {
-            mmap_anonymous(ptr::null_mut(), size_of::<Self>(), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
-        }
-        .map_err(|errno| BenchError::system("map a page to share with children", errno))?;
-        // SAFETY: page-aligned, zeroed, never unmapped, and reached through atomics only.
-        Ok(unsafe { &*page.cast::<Self>() })
-    }
-}
-
 /// What one child took, in microseconds; a phase that can't be seen from here is missing.
 pub(super) type Phases = Vec<(Phase, f64)>;
 
 /// Makes, ends and reaps one child.
-pub(super) fn cycle(way: Way, then: Then, moments: &'static Moments) -> Result<Phases, BenchError> {
+pub(super) fn cycle(way: Way, then: Then, moments: &'static Moments) -> Result<Phases> {
     moments.exec.store(u64::from(then == Then::Exec), Ordering::Relaxed);
     moments.first.store(0, Ordering::Relaxed);
     let argument = ptr::from_ref(moments).cast_mut().cast::<c_void>();
-    let failed = |error: std::io::Error| BenchError::system(way.name(), error);
-    let begin = now();
+    let failed = |error: std::io::Error| BenchError::system(way.as_ref(), error);
+    let begin = monotonic();
     let (called, dead, reaped);
     match way {
         Way::Pthread => {
             let mut thread = 0;
             // SAFETY: the thread gets the shared moments and is joined below.
             let error = unsafe { libc::pthread_create(&mut thread, ptr::null(), threaded, argument) };
-            called = now();
+            called = monotonic();
             if error != 0 {
                 return Err(failed(std::io::Error::from_raw_os_error(error)));
             }
             // SAFETY: made above, joined once.
             unsafe { libc::pthread_join(thread, ptr::null_mut()) };
-            (dead, reaped) = (now(), now());
+            (dead, reaped) = (monotonic(), monotonic());
         }
         Way::PosixSpawn => {
             let pid = make::spawn().map_err(failed)?;
-            called = now();
+            called = monotonic();
             (dead, reaped) = bury(way, then, pid)?;
         }
         _ => {
             // SAFETY: `child` keeps to the clock, an atomic on shared memory, exec and exit.
             let pid = unsafe { make::process(way, child, argument) }.map_err(failed)?;
-            called = now();
+            called = monotonic();
             (dead, reaped) = bury(way, then, pid)?;
         }
     }
@@ -109,12 +93,12 @@ extern "C" fn threaded(argument: *mut c_void) -> *mut c_void {
 }
 
 fn sign(moments: &Moments) {
-    moments.first.store(now(), Ordering::Relaxed);
-    moments.last.store(now(), Ordering::Relaxed);
+    moments.first.store(monotonic(), Ordering::Relaxed);
+    moments.last.store(monotonic(), Ordering::Relaxed);
 }
 
 /// Waits until the child is dead, then reaps it: both moments. The status is checked.
-fn bury(way: Way, then: Then, pid: i32) -> Result<(u64, u64), BenchError> {
+fn bury(way: Way, then: Then, pid: i32) -> Result<(u64, u64)> {
     let pid = Pid::from_raw(pid).ok_or_else(|| died(way, format!("it has the process id {pid}")))?;
     loop {
         match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
@@ -123,31 +107,25 @@ fn bury(way: Way, then: Then, pid: i32) -> Result<(u64, u64), BenchError> {
             Err(errno) => return Err(BenchError::system("wait for a child", errno)),
         }
     }
-    let dead = now();
+    let dead = monotonic();
     let status = engine::reap(pid)?;
-    let reaped = now();
+    let reaped = monotonic();
     check(way, then, status).map(|()| (dead, reaped))
 }
 
-fn check(way: Way, then: Then, status: WaitStatus) -> Result<(), BenchError> {
+fn check(way: Way, then: Then, status: WaitStatus) -> Result {
     let wanted = if then == Then::Exec { 0 } else { DONE };
     let program = PROGRAM.to_string_lossy();
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) if code == wanted => Ok(()),
-        (Some(127), _) if then == Then::Exec => Err(died(way, format!("{program} could not be started"))),
-        (Some(code), _) => Err(died(way, format!("exit status {code} instead of {wanted}"))),
-        (None, Some(signal)) => Err(died(way, format!("killed by signal {signal}"))),
-        (None, None) => Err(died(way, format!("wait status {}", status.as_raw()))),
+    match status.exit_status() {
+        Some(code) if code == wanted => Ok(()),
+        Some(127) if then == Then::Exec => Err(died(way, format!("{program} could not be started"))),
+        Some(code) => Err(died(way, format!("exit status {code} instead of {wanted}"))),
+        None => Err(died(way, engine::ending(status))),
     }
 }
 
 fn died(way: Way, status: String) -> BenchError {
     BenchError::Clone { what: format!("made by {way}"), status }
-}
-
-fn now() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(test)]
@@ -156,7 +134,8 @@ mod tests {
 
     #[test]
     fn every_plain_way_makes_children_whose_phases_add_up() {
-        let moments = Moments::shared().unwrap();
+        // SAFETY: zeros are atomics.
+        let moments = unsafe { crate::subjects::memory::shared().unwrap() };
         for way in Way::ALL.into_iter().filter(|way| !matches!(way, Way::Seal | Way::Odf)) {
             for &then in way.then() {
                 for _ in 0..3 {
@@ -177,7 +156,7 @@ mod tests {
 
     /// Reaps a shell that ends as `script` says, as if it were a child made by `way`.
     #[expect(clippy::zombie_processes, reason = "it is reaped by what is tested")]
-    fn bury_shell(script: &str, way: Way, then: Then) -> Result<(u64, u64), BenchError> {
+    fn bury_shell(script: &str, way: Way, then: Then) -> Result<(u64, u64)> {
         let shell = std::process::Command::new("/bin/sh").args(["-c", script]).spawn().unwrap();
         bury(way, then, shell.id() as i32)
     }

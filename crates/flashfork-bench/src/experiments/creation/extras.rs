@@ -1,26 +1,23 @@
 //! What a parent has besides its memory: open files and mappings.
 
-use std::fs::File;
-use std::os::fd::OwnedFd;
-use std::ptr;
+use std::{fs::File, os::fd::OwnedFd, ptr};
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, OrCant, Result};
 
 const PAGE: usize = 4096;
 
 /// Opens `count` files, raising this process's own limit as far as needed.
-pub(super) fn open_files(count: u32) -> Result<Vec<OwnedFd>, BenchError> {
+pub(super) fn open_files(count: u32) -> Result<Vec<OwnedFd>> {
     let limit = getrlimit(Resource::Nofile);
     // Some more than asked for: what the program itself has open.
     let wanted = u64::from(count) + 64;
     if limit.current.is_some_and(|current| current < wanted) {
         let raised = Rlimit { current: Some(wanted), maximum: limit.maximum.map(|maximum| maximum.max(wanted)) };
-        setrlimit(Resource::Nofile, raised).map_err(|errno| {
-            BenchError::system(format!("raise the limit of open files to {wanted} (RLIMIT_NOFILE)"), errno)
-        })?;
+        setrlimit(Resource::Nofile, raised)
+            .or_cant(format_args!("raise the limit of open files to {wanted} (RLIMIT_NOFILE)"))?;
     }
     let failed = |error| BenchError::system(format!("open {count} files"), error);
     let null = File::open("/dev/null").map_err(failed)?;
@@ -28,7 +25,7 @@ pub(super) fn open_files(count: u32) -> Result<Vec<OwnedFd>, BenchError> {
 }
 
 /// Makes `count` mappings of one touched page each, for as long as the process lives.
-pub(super) fn map_pages(count: u32) -> Result<(), BenchError> {
+pub(super) fn map_pages(count: u32) -> Result {
     let failed = |errno| BenchError::system(format!("make {count} mappings (vm.max_map_count limits them)"), errno);
     // Every second page of an area, made unwritable, is a mapping of its own, and so is the one before it.
     let pages = count as usize;

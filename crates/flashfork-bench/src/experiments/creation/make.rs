@@ -1,8 +1,7 @@
 //! The calls themselves: one function for each way, all ending in the same child.
 
 use std::ffi::{c_char, c_void};
-use std::io;
-use std::ptr;
+use std::{io, ptr};
 
 use flashfork::Forked;
 

@@ -1,24 +1,19 @@
 //! The tables of `bench creation`.
 
-use serde_json::Value;
-
 use super::EXPERIMENT;
 use super::way::{PROGRAM, Phase, Then, Way};
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::{Summary, ratio_of_medians};
-use flashfork_terminal::size::show;
-use flashfork_terminal::table::{render, time, time_range};
+use flashfork_measure::{Document, Record, Summary, median_time, numbers, page, ratio_of_medians, spread};
+use flashfork_terminal::{
+    size::show,
+    table::{render, time},
+};
 
-/// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
     // The same for all records.
-    let chosen = |name: &str| document.records.first().and_then(|record| record.chosen.get(name));
-    let more = |name| chosen(name).and_then(Value::as_u64).unwrap_or(0);
-    let mut sizes: Vec<u64> =
-        document.records.iter().filter_map(|record| record.chosen.get("size").and_then(Value::as_u64)).collect();
-    sizes.dedup();
-    let touched = match chosen("touch").and_then(Value::as_str) {
+    let first = document.records.first();
+    let more = |name| first.and_then(|record| record.number(name)).unwrap_or(0);
+    let sizes = numbers(&document.records, "size");
+    let touched = match first.and_then(|record| record.text("touch")) {
         Some("none") => {
             "The parent has mapped its memory and not touched it: there are no pages to copy entries of, and the size changes \
              nothing. What costs is memory in use, not memory asked for."
@@ -39,8 +34,8 @@ pub(super) fn render_all(document: &Document) -> String {
 }
 
 fn find(document: &Document, size: u64, way: Way, then: Then, phase: Phase) -> Option<&Record> {
-    let wanted = [("size", size.into()), ("then", then.name().into()), ("measure", phase.name().into())];
-    document.find(EXPERIMENT, way.name(), &wanted)
+    let wanted = [("size", size.into()), ("then", then.as_ref().into()), ("measure", phase.as_ref().into())];
+    document.find(EXPERIMENT, way.as_ref(), &wanted)
 }
 
 fn of_size(document: &Document, size: u64) -> String {
@@ -49,12 +44,12 @@ fn of_size(document: &Document, size: u64) -> String {
         for way in Way::ALL {
             let Some(cycle) = find(document, size, way, then, Phase::Cycle) else { continue };
             let Some(whole) = Summary::of(&cycle.samples) else { continue };
-            let of = |phase| find(document, size, way, then, phase).map_or(String::new(), |record| time(record.p50));
+            let of = |phase| median_time(find(document, size, way, then, phase));
             rows.push(vec![
-                way.name().to_owned(),
-                then.name().to_owned(),
+                way.as_ref().to_owned(),
+                then.as_ref().to_owned(),
                 time(whole.p50),
-                time_range(whole.p10, whole.p90),
+                spread(Some(cycle)),
                 format!("{:.0}", 1e6 / whole.p50),
                 of(Phase::Call),
                 of(Phase::First),
@@ -78,7 +73,7 @@ fn against(document: &Document, sizes: &[u64]) -> String {
             .filter_map(|way| Some((way, ratio_of_medians(&rounds(way)?, &vfork)?)))
             .map(|(way, found)| format!("{way} {}", found))
             .collect();
-        Some(format!("{}, {}, times vfork: {}", show(size), then.name(), parts.join(", ")))
+        Some(format!("{}, {}, times vfork: {}", show(size), then.as_ref(), parts.join(", ")))
     };
     let lines = sizes.iter().flat_map(|&size| [line(size, Then::Exit), line(size, Then::Exec)]).flatten();
     lines.collect::<Vec<_>>().join("\n")

@@ -1,17 +1,15 @@
 //! All ways of a size side by side, size by size.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::options::{CreationOptions, Touch};
 use super::subject::{Ask, CreationSubject, Ready, Spec};
 use super::way::{PROGRAM, Then, Way};
-use crate::subjects::Method;
-use crate::subjects::memory;
-use crate::subjects::parent::{self, RESERVE};
-use flashfork_measure::experiment::Results;
-use flashfork_measure::sampling::sample;
-use flashfork_measure::worker::Worker;
-use flashfork_measure::{BenchError, Progress};
+use super::{CreationOptions, Touch};
+use crate::subjects::{
+    Method, memory,
+    parent::{self, RESERVE},
+};
+use flashfork_measure::{Result, Row, Run, Worker};
 use flashfork_terminal::size::show;
 
 /// A batch ends after so many samples ...
@@ -19,14 +17,9 @@ const BATCH: usize = 12;
 /// ... or after so long (microseconds), whichever comes first.
 const BUDGET: u64 = 12_000;
 
-/// Measures every size that was asked for.
-pub(super) fn measure(
-    options: &CreationOptions,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn measure(options: &CreationOptions, run: &mut Run) -> Result {
     let sizes = options.bytes();
-    let methods = parent::methods(results, progress)?;
+    let methods = parent::methods(run)?;
     // Refused before anything is allocated: all parents of a size live at the same time.
     let headroom = memory::headroom()?;
     for &size in &sizes {
@@ -34,14 +27,11 @@ pub(super) fn measure(
         memory::require(&headroom, format!("{}, one parent of each kind,", show(size)), needed + RESERVE)?;
     }
     for (index, &size) in sizes.iter().enumerate() {
-        if progress.interrupted() {
-            break;
-        }
-        if progress.deadline().passed() {
-            results.no_time_for(show(size), progress);
+        run.go_on()?;
+        if run.no_time_for(show(size)) {
             continue;
         }
-        measure_size(options, &methods, size, 1.0 / (sizes.len() - index) as f64, results, progress)?;
+        measure_size(options, &methods, size, 1.0 / (sizes.len() - index) as f64, run)?;
     }
     Ok(())
 }
@@ -57,32 +47,23 @@ fn parents(methods: &[Method]) -> impl Iterator<Item = (Method, Vec<Way>)> {
 }
 
 /// `share`: how much of what time is left the size may take.
-fn measure_size(
-    options: &CreationOptions,
-    methods: &[Method],
-    size: u64,
-    share: f64,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    let deadline = progress.deadline().part(share);
-    progress.begin(&format!("{}: preparing parents", show(size)), parents(methods).count() as u64);
+fn measure_size(options: &CreationOptions, methods: &[Method], size: u64, share: f64, run: &mut Run) -> Result {
+    let deadline = run.deadline().part(share);
+    run.begin(&format!("{}: preparing parents", show(size)), parents(methods).count() as u64);
     let (mut workers, mut cells) = (Vec::new(), Vec::new());
     for (method, ways) in parents(methods) {
-        if progress.interrupted() {
-            return Ok(());
-        }
+        run.go_on()?;
         let parent = parent::Spec::here(method, size)?;
         if let Some(why) = parent.shortage(0)? {
-            results.leave_out(parent.name(), why, progress);
+            run.leave_out(parent.name(), why);
             continue;
         }
         let touch = options.touch == Touch::All;
         let spec = Spec { parent, touch, fds: options.fds, vmas: options.vmas };
         let worker = Worker::<CreationSubject>::start(parent.name(), &spec)?;
-        progress.step();
+        run.step();
         match flaw(&spec, worker.ready()) {
-            Some(why) => results.leave_out(parent.name(), why, progress),
+            Some(why) => run.leave_out(parent.name(), why),
             None => {
                 let index = workers.len();
                 cells.extend(ways.iter().flat_map(|&way| way.then().iter().map(move |&then| (index, way, then))));
@@ -91,21 +72,25 @@ fn measure_size(
         }
     }
     let effort = options.effort().until(deadline);
-    progress.begin(&format!("{}: all ways in turn", show(size)), effort.steps());
-    let (sampled, done) = sample(cells.len(), &effort, size, progress, |cell, _| {
+    let taken = run.sample(&format!("{}: all ways in turn", show(size)), effort, cells.len(), size, |cell, _| {
         let (worker, way, then) = cells[cell];
         workers[worker].ask(&Ask::Batch { way, then, samples: BATCH, budget: BUDGET })
     });
-    let whole = done.and_then(|()| workers.iter_mut().try_for_each(|worker| worker.ask(&Ask::Verify).map(drop)));
-    for (&(worker, way, then), series) in cells.iter().zip(&sampled.cells) {
+    taken.keep(run, |cell, phase| {
+        let (worker, way, then) = cells[cell];
         let Ready { sealed, facts, .. } = workers[worker].ready();
-        for series in series {
-            let chosen = chosen(options, size, then).chain([("measure", json!(series.measure.name()))]);
-            let observed = [("sealed_bytes", json!(sealed)), ("facts", json!(facts))];
-            results.keep(way.name(), chosen, observed, "us", series, sampled.ended)?;
-        }
-    }
-    whole
+        let chosen = json!({
+            "measure": phase.as_ref(),
+            "size": size,
+            "then": then,
+            "touch": if options.touch == Touch::All { "all" } else { "none" },
+            "extra_fds": options.fds,
+            "extra_vmas": options.vmas,
+        });
+        let row = Row::of(way.as_ref(), "us", chosen).beside(json!({ "sealed_bytes": sealed, "facts": facts }));
+        if then == Then::Exec { row.chosen("program", PROGRAM.to_string_lossy()) } else { row }
+    })?;
+    workers.iter_mut().try_for_each(|worker| worker.ask(&Ask::Verify).map(drop))
 }
 
 /// Why a parent is not what its ways need, if so.
@@ -116,17 +101,4 @@ fn flaw(spec: &Spec, ready: &Ready) -> Option<String> {
         Method::Seal if ready.sealed < size / 2 => Some(format!("only {} could be sealed", show(ready.sealed))),
         _ => spec.parent.flaw(&ready.facts),
     }
-}
-
-/// What was chosen for all phases of a cell.
-fn chosen(options: &CreationOptions, size: u64, then: Then) -> impl Iterator<Item = (&'static str, Value)> {
-    let all = [
-        ("size", json!(size)),
-        ("then", json!(then.name())),
-        ("touch", json!(if options.touch == Touch::All { "all" } else { "none" })),
-        ("extra_fds", json!(options.fds)),
-        ("extra_vmas", json!(options.vmas)),
-    ];
-    let program = (then == Then::Exec).then(|| ("program", json!(PROGRAM.to_string_lossy())));
-    all.into_iter().chain(program)
 }

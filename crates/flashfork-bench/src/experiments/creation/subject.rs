@@ -8,14 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::cycle::{Moments, cycle};
 use super::extras;
 use super::way::{Phase, Then, Way};
-use crate::subjects::engine;
-use crate::subjects::parent;
-use crate::subjects::{Facts, Region};
-use flashfork_measure::sampling::Visit;
-use flashfork_measure::worker::Subject;
-use flashfork_measure::{BenchError, pin};
+use crate::subjects::{Facts, Region, engine, memory, parent};
+use flashfork_measure::{Result, Subject, Visit, pin};
 
-/// A prepared parent.
 #[derive(Debug)]
 pub(crate) struct CreationSubject {
     region: Region,
@@ -25,10 +20,8 @@ pub(crate) struct CreationSubject {
     _files: Vec<OwnedFd>,
 }
 
-/// What to prepare.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
-    /// The parent.
     pub parent: parent::Spec,
     /// Whether its memory is written before.
     pub touch: bool,
@@ -38,7 +31,6 @@ pub(crate) struct Spec {
     pub vmas: u32,
 }
 
-/// What was prepared.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Ready {
     /// The parent.
@@ -47,7 +39,6 @@ pub(crate) struct Ready {
     pub sealed: u64,
 }
 
-/// A request.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Ask {
     /// Children, after one that isn't counted; until there are `samples` of them or `budget` microseconds are over.
@@ -63,20 +54,21 @@ impl Subject for CreationSubject {
     type Ask = Ask;
     type Reply = Visit<Phase>;
 
-    fn prepare(spec: Spec) -> Result<(Self, Ready), BenchError> {
+    fn prepare(spec: Spec) -> Result<(Self, Ready)> {
         let parent::Spec { method, size, cpu } = spec.parent;
         pin::pin(cpu)?;
         let files = extras::open_files(spec.fds)?;
         extras::map_pages(spec.vmas)?;
         let region = if spec.touch { Region::filled(method, size)? } else { Region::mapped(method, size)? };
-        let moments = Moments::shared()?;
+        // SAFETY: zeros are atomics.
+        let moments = unsafe { memory::shared()? };
         // A parent too small for a seal is found out by the bytes sealed.
         let sealed = engine::prepare(method, 0)?.map_or(0, |sealed| sealed.bytes);
         let facts = Facts::read(&region)?;
         Ok((Self { region, touched: spec.touch, moments, _files: files }, Ready { facts, sealed }))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Self::Reply, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Self::Reply> {
         match ask {
             Ask::Batch { way, then, samples, budget } => self.batch(way, then, samples, Duration::from_micros(budget)),
             Ask::Verify if self.touched => self.region.verify().map(|()| Vec::new()),
@@ -86,7 +78,7 @@ impl Subject for CreationSubject {
 }
 
 impl CreationSubject {
-    fn batch(&self, way: Way, then: Then, samples: usize, budget: Duration) -> Result<Visit<Phase>, BenchError> {
+    fn batch(&self, way: Way, then: Then, samples: usize, budget: Duration) -> Result<Visit<Phase>> {
         // The first child finds caches full of the other ways' data: it is made and checked, but not counted.
         cycle(way, then, self.moments)?;
         let mut taken: Visit<Phase> = Vec::new();

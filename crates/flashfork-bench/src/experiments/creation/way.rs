@@ -1,24 +1,27 @@
 //! The ways to make a process, what it does then, and the phases that are timed.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::subjects::Method;
 
 /// A way to make a process or thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr, strum::Display)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Way {
     /// `pthread_create(3)` and join: the floor, nothing is copied.
+    #[strum(serialize = "pthread_create")]
     Pthread,
     /// `clone(2)` with `CLONE_VM | CLONE_VFORK | CLONE_FS | CLONE_SIGHAND | CLONE_FILES`, as in the book's table.
+    #[strum(serialize = "clone-vm")]
     Clone,
     /// `vfork(2)`.
     Vfork,
     /// `posix_spawn(3)`.
+    #[strum(serialize = "posix_spawn")]
     PosixSpawn,
     /// `fork(3)` of the C library, memory on 4 KB pages.
+    #[strum(serialize = "fork-4k")]
     Fork,
     /// `clone3(2)` without sharing anything: a fork without what the C library adds.
     Clone3,
@@ -33,8 +36,9 @@ pub enum Way {
 }
 
 /// What the new process does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "lowercase")]
 pub enum Then {
     /// Exits at once.
     Exit,
@@ -46,14 +50,16 @@ pub enum Then {
 pub const PROGRAM: &std::ffi::CStr = c"/bin/true";
 
 /// What is timed, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "lowercase")]
 pub enum Phase {
     /// All: from before the call until the child is reaped.
     Cycle,
     /// The call, as the parent sees it. After `vfork` and the like the parent sleeps until the child exits or execs.
     Call,
     /// From before the call until the child's first instruction of ours.
+    #[strum(serialize = "first_instruction")]
     First,
     /// From the child's last instruction of ours until the parent learns that it is dead.
     Exit,
@@ -95,51 +101,6 @@ impl Way {
             _ => &[Then::Exit, Then::Exec],
         }
     }
-
-    /// The name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pthread => "pthread_create",
-            Self::Clone => "clone-vm",
-            Self::Vfork => "vfork",
-            Self::PosixSpawn => "posix_spawn",
-            Self::Fork => "fork-4k",
-            Self::Clone3 => "clone3",
-            Self::ForkThp => "fork-thp",
-            Self::ForkHugetlb => "fork-hugetlb",
-            Self::Seal => "seal",
-            Self::Odf => "odf",
-        }
-    }
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Then {
-    /// The name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Exit => "exit",
-            Self::Exec => "exec",
-        }
-    }
-}
-
-impl Phase {
-    /// The name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cycle => "cycle",
-            Self::Call => "call",
-            Self::First => "first_instruction",
-            Self::Exit => "exit",
-            Self::Reap => "reap",
-        }
-    }
 }
 
 #[cfg(test)]
@@ -148,7 +109,7 @@ mod tests {
 
     #[test]
     fn every_way_does_something_and_no_two_share_a_name() {
-        let names: std::collections::HashSet<&str> = Way::ALL.iter().map(|way| way.name()).collect();
+        let names: std::collections::HashSet<&str> = Way::ALL.iter().map(|way| way.as_ref()).collect();
         assert_eq!(names.len(), Way::ALL.len());
         assert!(Way::ALL.iter().all(|way| !way.then().is_empty()));
     }

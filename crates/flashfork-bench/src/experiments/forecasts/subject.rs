@@ -3,13 +3,15 @@
 use std::ptr::null_mut;
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
-use crate::subjects::Method;
-use crate::subjects::engine::{self, Side};
-use flashfork_measure::BenchError;
-use flashfork_measure::worker::Subject;
+use crate::subjects::{
+    Method,
+    clock::nanoseconds,
+    engine::{self, Side},
+};
+use flashfork_measure::{BenchError, OrCant, Result, Subject};
 
 const MB: usize = 1 << 20;
 const PAGE: usize = 4096;
@@ -17,33 +19,24 @@ const PAGE: usize = 4096;
 const MAPPINGS: usize = 1000;
 
 /// What a process's memory looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Shape {
     /// Nothing but the program.
     Small,
-    /// 64 MB on 4 KB pages.
+    #[strum(serialize = "64 MB on 4 KB pages")]
     Pages64,
-    /// 256 MB on 4 KB pages.
+    #[strum(serialize = "256 MB on 4 KB pages")]
     Pages256,
-    /// 256 MB on huge pages.
+    #[strum(serialize = "256 MB on huge pages")]
     Huge256,
     /// A thousand mappings of a page.
+    #[strum(serialize = "1000 mappings")]
     Mappings,
 }
 
 impl Shape {
     pub(super) const ALL: [Self; 5] = [Self::Small, Self::Pages64, Self::Pages256, Self::Huge256, Self::Mappings];
-
-    /// Its name in records and tables.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Small => "small",
-            Self::Pages64 => "64 MB on 4 KB pages",
-            Self::Pages256 => "256 MB on 4 KB pages",
-            Self::Huge256 => "256 MB on huge pages",
-            Self::Mappings => "1000 mappings",
-        }
-    }
 
     /// The memory it takes, in bytes.
     pub(super) fn bytes(self) -> u64 {
@@ -57,12 +50,12 @@ impl Shape {
     }
 
     /// Maps it, never to be unmapped.
-    fn map(self) -> Result<(), BenchError> {
+    fn map(self) -> Result {
         let bytes = self.bytes() as usize;
         if bytes == 0 {
             return Ok(());
         }
-        let failed = |errno: rustix::io::Errno| BenchError::system(format!("map {}", self.name()), errno);
+        let failed = |errno: rustix::io::Errno| BenchError::system(format!("map {}", self.as_ref()), errno);
         let advice = if self == Self::Huge256 { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: a new mapping, touched within its bounds; nothing is written to a page after it is made read-only.
         unsafe {
@@ -82,7 +75,6 @@ impl Shape {
     }
 }
 
-/// A process of one shape.
 #[derive(Debug)]
 pub(crate) struct ShapeSubject;
 
@@ -95,23 +87,23 @@ impl Subject for ShapeSubject {
     /// What each took, in microseconds of the processor.
     type Reply = Vec<f64>;
 
-    fn prepare(shape: Shape) -> Result<(Self, ()), BenchError> {
+    fn prepare(shape: Shape) -> Result<(Self, ())> {
         shape.map()?;
         Ok((Self, ()))
     }
 
-    fn answer(&mut self, forks: u32) -> Result<Vec<f64>, BenchError> {
+    fn answer(&mut self, forks: u32) -> Result<Vec<f64>> {
         (0..forks).map(|_| timed_fork()).collect()
     }
 }
 
 /// What the fork call takes, in microseconds.
-fn timed_fork() -> Result<f64, BenchError> {
+fn timed_fork() -> Result<f64> {
     let begin = processor_time();
     // SAFETY: the child ends at once.
     let side = unsafe { engine::fork(Method::Fork4k) };
     let took = processor_time() - begin;
-    match side.map_err(|error| BenchError::system("fork", error))? {
+    match side.or_cant("fork")? {
         // SAFETY: ends the process.
         Side::Child => unsafe { libc::_exit(0) },
         Side::Parent(pid) => match engine::reap(pid)?.exit_status() {
@@ -123,6 +115,5 @@ fn timed_fork() -> Result<f64, BenchError> {
 
 /// Time of the processor spent by this thread, in microseconds.
 fn processor_time() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+    nanoseconds(ClockId::ThreadCPUTime) as f64 / 1e3
 }

@@ -1,34 +1,15 @@
 //! One clone: fork, let it work, reap it, and look at its exit status every time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-use rustix::process::WaitStatus;
-
 use super::probe::Probe;
-use crate::subjects::Method;
-use crate::subjects::engine::{self, Side};
-use crate::subjects::{Region, WORDS_PER_PAGE, word};
-use flashfork_measure::BenchError;
-
-/// A clone that read something else than it should.
-const WRONG_DATA: i32 = 3;
-
-/// A page shared with the clones, for their times.
-#[derive(Debug)]
-pub(super) struct SharedPage(&'static AtomicU64);
-
-impl SharedPage {
-    pub(super) fn new() -> Result<Self, BenchError> {
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let page =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), 8, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED) }
-                .map_err(|errno| BenchError::system("map a page to share with clones", errno))?;
-        // SAFETY: page-aligned, zeroed, never unmapped, and reached through atomics only.
-        Ok(Self(unsafe { &*page.cast::<AtomicU64>() }))
-    }
-}
+use crate::subjects::{
+    Method, Region, WORDS_PER_PAGE,
+    engine::{self, WRONG_DATA},
+    word,
+};
+use flashfork_measure::Result;
 
 /// What one clone took.
 #[derive(Debug, Clone, Copy)]
@@ -80,64 +61,42 @@ impl Work {
     }
 }
 
-/// Makes one clone that performs `work`.
-pub(super) fn cycle(method: Method, region: &Region, work: &Work, page: &SharedPage) -> Result<Timing, BenchError> {
-    page.0.store(0, Ordering::Relaxed);
-    let begin = Instant::now();
-    // SAFETY: the child calls async-signal-safe functions only (it neither allocates nor locks) and ends in `_exit`.
-    match unsafe { engine::fork(method) } {
-        Ok(Side::Child) => child(region, work, page),
-        Ok(Side::Parent(pid)) => {
-            let call = begin.elapsed();
-            let status = engine::reap(pid)?;
-            let cycle = begin.elapsed();
-            check(work.probe, status)?;
-            let nanoseconds = page.0.load(Ordering::Relaxed);
-            let child = work.probe.timed_in_child().then_some(Duration::from_nanos(nanoseconds));
-            Ok(Timing { call, cycle, child })
-        }
-        Err(error) => Err(BenchError::system("fork", error)),
+/// Makes one clone that performs `work`. In `time`, which they share, it says how long it took.
+pub(super) fn cycle(method: Method, region: &Region, work: &Work, time: &'static AtomicU64) -> Result<Timing> {
+    time.store(0, Relaxed);
+    // SAFETY: the child calls async-signal-safe functions only: it neither allocates nor locks.
+    let cloned = unsafe { engine::in_clone(method, || if child(region, work, time) { 0 } else { WRONG_DATA.0 }) }?;
+    cloned.check(|| format!("doing '{:?}'", work.probe), &[WRONG_DATA])?;
+    let child = work.probe.timed_in_child().then_some(Duration::from_nanos(time.load(Relaxed)));
+    Ok(Timing { call: cloned.call, cycle: cloned.whole, child })
+}
+
+fn child(region: &Region, work: &Work, time: &AtomicU64) -> bool {
+    if !work.probe.timed_in_child() {
+        return work.perform(region);
     }
-}
-
-fn child(region: &Region, work: &Work, page: &SharedPage) -> ! {
-    let right = if work.probe.timed_in_child() {
-        // The first look at the clock and the first touch of the shared page fault: before the clock starts.
-        page.0.store(Instant::now().elapsed().as_nanos() as u64, Ordering::Relaxed);
-        let begin = Instant::now();
-        let right = work.perform(region);
-        page.0.store(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        right
-    } else {
-        work.perform(region)
-    };
-    // SAFETY: ends the process without running anything of the parent's.
-    unsafe { libc::_exit(if right { 0 } else { WRONG_DATA }) }
-}
-
-fn check(probe: Probe, status: WaitStatus) -> Result<(), BenchError> {
-    let why = match (status.exit_status(), status.terminating_signal()) {
-        (Some(0), _) => return Ok(()),
-        (Some(WRONG_DATA), _) => "it read other bytes than its parent had written".to_owned(),
-        (Some(code), _) => format!("exit status {code}"),
-        (None, Some(signal)) => format!("killed by signal {signal}"),
-        (None, None) => format!("wait status {}", status.as_raw()),
-    };
-    Err(BenchError::Clone { what: format!("doing '{probe:?}'"), status: why })
+    // The first look at the clock and the first touch of the shared page fault: before the clock starts.
+    time.store(Instant::now().elapsed().as_nanos() as u64, Relaxed);
+    let begin = Instant::now();
+    let right = work.perform(region);
+    time.store(begin.elapsed().as_nanos() as u64, Relaxed);
+    right
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::subjects::memory;
 
     #[test]
     fn a_clone_of_each_kind_finds_its_data_and_leaves_the_parents_alone() {
         let region = Region::filled(Method::Fork4k, 1 << 20).unwrap();
-        let page = SharedPage::new().unwrap();
+        // SAFETY: zeros are an atomic.
+        let time = unsafe { memory::shared().unwrap() };
         let mut random = fastrand::Rng::with_seed(1);
         for probe in Probe::ALL {
             let work = Work::random(probe, &region, &mut random);
-            let timing = cycle(Method::Fork4k, &region, &work, &page).unwrap();
+            let timing = cycle(Method::Fork4k, &region, &work, time).unwrap();
             assert!(timing.cycle >= timing.call && timing.call > Duration::ZERO, "{timing:?}");
             assert_eq!(timing.child.is_some(), probe.timed_in_child());
             assert!(timing.child.is_none_or(|child| !child.is_zero() && child < timing.cycle), "{timing:?}");
@@ -150,7 +109,9 @@ mod tests {
         let region = Region::filled(Method::Fork4k, 1 << 20).unwrap();
         let mut work = Work::random(Probe::Reads, &region, &mut fastrand::Rng::with_seed(2));
         work.expected ^= 1;
-        let error = cycle(Method::Fork4k, &region, &work, &SharedPage::new().unwrap()).unwrap_err();
+        // SAFETY: zeros are an atomic.
+        let time = unsafe { memory::shared().unwrap() };
+        let error = cycle(Method::Fork4k, &region, &work, time).unwrap_err();
         assert!(error.to_string().contains("other bytes"), "{error}");
     }
 

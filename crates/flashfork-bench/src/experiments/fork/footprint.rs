@@ -8,13 +8,13 @@ use std::{fs, io};
 
 use procfs::process::Process;
 
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, Result};
 
 /// Bytes of anonymous memory and of open memfds of the process `pid`: what a seal moves from one to the other.
 ///
 /// The two are read one after the other, so memory that moves in between is counted twice or not at all: a caller that
 /// looks often is off by what can be moved within some ten microseconds.
-pub(super) fn held(pid: u32) -> Result<u64, BenchError> {
+pub(super) fn held(pid: u32) -> Result<u64> {
     let failed = |error: io::Error| BenchError::system(format!("read how much memory process {pid} holds"), error);
     let process = Process::new(pid as i32).map_err(|error| failed(io::Error::other(error)))?;
     let status = process.status().map_err(|error| failed(io::Error::other(error)))?;
@@ -37,8 +37,7 @@ fn memfds(pid: u32) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subjects::Method;
-    use crate::subjects::Region;
+    use crate::{subjects::Method, subjects::Region};
     use rustix::fs::{MemfdFlags, memfd_create};
     use std::io::Write;
 

@@ -2,22 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::EXPERIMENT;
-use super::probe::Measure;
-use super::rounds::Member;
-use super::touch::ParentState;
+use super::{EXPERIMENT, probe::Measure, rounds::Member, touch::ParentState};
 use crate::subjects::Method;
-use flashfork_measure::BenchError;
-use flashfork_measure::experiment::Results;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::sampling::{Ended, Series};
+use flashfork_measure::{Document, Record, Row, numbers};
 
 /// What is measured together: its workers are asked in turn, so its cells may be compared.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Group {
     /// The size the group was made for; the empty process beside it has size 0.
     pub size: u64,
-    /// The methods in it.
     pub methods: Vec<Method>,
     /// How many workers of each clone at the same time.
     pub copies: usize,
@@ -25,58 +18,52 @@ pub(super) struct Group {
     pub affinity: String,
 }
 
-/// Keeps the samples of one measure of one `member` of `group`.
-pub(super) fn keep(
-    results: &mut Results,
-    group: &Group,
-    member: &Member,
-    state: ParentState,
-    series: &Series<Measure>,
-    ended: Ended,
-) -> Result<(), BenchError> {
-    let methods: Vec<&str> = group.methods.iter().map(|method| method.name()).collect();
-    let size = member.spec.size;
-    let chosen = cell(size, state, series.measure).into_iter().chain([("concurrent", json!(group.copies))]);
-    let observed = [
-        ("written_pages", json!(member.written_pages)),
-        ("affinity", json!(group.affinity)),
-        ("uncounted_clones_per_round", json!(1)),
-        ("vmas", json!(member.facts.vmas)),
-        ("page_table_bytes", json!(member.facts.page_table_bytes)),
-        ("resident_bytes", json!(member.facts.resident_bytes)),
-        ("mapped_huge_fraction", json!(member.facts.huge_fraction)),
-    ];
-    let sealed = member.sealed.map(|sealed| {
-        [
-            ("sealed_bytes", json!(sealed.bytes)),
-            ("sealed_huge_fraction", json!(sealed.huge_fraction())),
-            ("seal_seconds", json!(sealed.seconds)),
-        ]
-    });
-    let beside = [("beside_size", json!(group.size)), ("beside_methods", json!(methods))];
+/// One measure of one `member` of `group`.
+pub(super) fn row(group: &Group, member: &Member, state: ParentState, measure: Measure) -> Row {
+    let methods: Vec<&str> = group.methods.iter().map(|method| method.as_ref()).collect();
+    let (size, facts) = (member.spec.size, &member.facts);
+    let row = Row::of(member.spec.method.as_ref(), "us", cell(size, state, measure));
+    let row = row.chosen("concurrent", group.copies).beside(json!({
+        "written_pages": member.written_pages,
+        "affinity": group.affinity,
+        "uncounted_clones_per_round": 1,
+        "vmas": facts.vmas,
+        "page_table_bytes": facts.page_table_bytes,
+        "resident_bytes": facts.resident_bytes,
+        "mapped_huge_fraction": facts.huge_fraction,
+    }));
+    let row = match &member.sealed {
+        None => row,
+        Some(sealed) => row.beside(json!({
+            "sealed_bytes": sealed.bytes,
+            "sealed_huge_fraction": sealed.huge_fraction(),
+            "seal_seconds": sealed.seconds,
+        })),
+    };
     // Nothing else tells an empty process beside one group from that beside another. For the others, how many methods
     // fit into memory beside them is the host's doing.
-    let (tells, tells_nothing) = if size == group.size { (None, Some(beside)) } else { (Some(beside), None) };
-    let chosen = chosen.chain(tells.into_iter().flatten());
-    let observed = observed.into_iter().chain(sealed.into_iter().flatten()).chain(tells_nothing.into_iter().flatten());
-    results.keep(member.spec.method.name(), chosen, observed, "us", series, ended)
+    if size == group.size {
+        row.beside(json!({ "beside_size": group.size, "beside_methods": methods }))
+    } else {
+        row.chosen("beside_size", group.size).chosen("beside_methods", methods)
+    }
 }
 
 /// What tells a cell among workers that clone one at a time.
-fn cell(size: u64, state: ParentState, measure: Measure) -> [(&'static str, Value); 5] {
+fn cell(size: u64, state: ParentState, measure: Measure) -> Value {
     let (parent, read_again) = match state {
         ParentState::Idle => ("idle", false),
         ParentState::Wrote(_) => ("read all, wrote some", false),
         ParentState::WroteAndRead(_) => ("read all, wrote some", true),
         ParentState::WroteReadAndDropped(_) => ("read all, wrote some, dropped what it read", true),
     };
-    [
-        ("measure", json!(measure.name())),
-        ("size", json!(size)),
-        ("parent", json!(parent)),
-        ("written_percent", json!(state.percent())),
-        ("read_again", json!(read_again)),
-    ]
+    json!({
+        "measure": measure.as_ref(),
+        "size": size,
+        "parent": parent,
+        "written_percent": state.percent(),
+        "read_again": read_again,
+    })
 }
 
 /// The record of `method` with `size` bytes, among workers that clone one at a time.
@@ -88,18 +75,20 @@ pub(super) fn find(
     measure: Measure,
 ) -> Option<&Record> {
     let wanted = cell(size, state, measure);
-    all(document, method).find(|record| {
-        !is_concurrent(record)
-            && !record.chosen.contains_key("beside_size")
-            && wanted.iter().all(|(name, value)| record.chosen.get(*name) == Some(value))
-    })
+    let mut own = of(document, method).filter(|record| !is_concurrent(record) && !is_beside(record));
+    own.find(|record| is_as(record, &wanted, &["measure", "size", "parent", "written_percent", "read_again"]))
+}
+
+/// Whether the same was chosen for a record under these names.
+fn is_as(record: &Record, wanted: &Value, names: &[&str]) -> bool {
+    names.iter().all(|name| record.chosen.get(*name) == wanted.get(name))
 }
 
 /// The empty process that was measured beside `record`, in the same state of its neighbours.
 pub(super) fn empty_beside<'a>(document: &'a Document, record: &Record) -> Option<&'a Record> {
     let same = ["measure", "parent", "written_percent", "read_again", "concurrent"];
-    all(document, Method::Fork4k).find(|other| {
-        number(other, "size") == Some(0)
+    of(document, Method::Fork4k).find(|other| {
+        other.number("size") == Some(0)
             && same.iter().all(|name| other.chosen.get(*name) == record.chosen.get(*name))
             && ["beside_size", "beside_methods"].iter().all(|name| group(other, name) == group(record, name))
     })
@@ -107,59 +96,44 @@ pub(super) fn empty_beside<'a>(document: &'a Document, record: &Record) -> Optio
 
 /// Those of several workers that clone at once, of one measure, empty processes beside them left out.
 pub(super) fn concurrent(document: &Document, measure: Measure) -> impl Iterator<Item = &Record> {
-    document.records.iter().filter(move |record| {
-        record.experiment == EXPERIMENT
-            && is_concurrent(record)
-            && !record.chosen.contains_key("beside_size")
-            && record.chosen.get("measure").and_then(Value::as_str) == Some(measure.name())
+    document.of(EXPERIMENT).filter(move |record| {
+        is_concurrent(record) && !is_beside(record) && record.text("measure") == Some(measure.as_ref())
     })
 }
 
 /// The states that parents were measured in, in their order.
 pub(super) fn states(document: &Document) -> Vec<ParentState> {
     let has = |state: &ParentState| {
-        let [_, _, parent, written, read] = cell(0, *state, Measure::Call);
-        let is = |record: &Record| {
-            [&parent, &written, &read].iter().all(|(name, value)| record.chosen.get(*name) == Some(value))
-        };
-        document.records.iter().any(|record| record.experiment == EXPERIMENT && is(record))
+        let wanted = cell(0, *state, Measure::Call);
+        document.of(EXPERIMENT).any(|record| is_as(record, &wanted, &["parent", "written_percent", "read_again"]))
     };
     ParentState::ALL.into_iter().filter(has).collect()
 }
 
 /// The sizes of parents, ascending.
 pub(super) fn sizes(document: &Document) -> Vec<u64> {
-    let own = document.records.iter().filter(|record| record.experiment == EXPERIMENT);
-    let mut sizes: Vec<u64> = own
-        .filter(|record| !record.chosen.contains_key("beside_size"))
-        .filter_map(|record| number(record, "size"))
-        .collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+    numbers(document.of(EXPERIMENT).filter(|record| !is_beside(record)), "size")
 }
 
 /// How many groups the methods of `size` were measured in.
 pub(super) fn groups(document: &Document, size: u64) -> usize {
-    let own = document.records.iter().filter(|record| {
-        record.experiment == EXPERIMENT && !is_concurrent(record) && number(record, "size") == Some(size)
-    });
+    let own = document.of(EXPERIMENT).filter(|record| !is_concurrent(record) && record.number("size") == Some(size));
     let mut groups: Vec<&Value> = own.filter_map(|record| record.observed.get("beside_methods")).collect();
     groups.dedup();
     groups.len()
 }
 
-/// A whole number that was chosen.
-pub(super) fn number(record: &Record, name: &str) -> Option<u64> {
-    record.chosen.get(name).and_then(Value::as_u64)
+fn of(document: &Document, method: Method) -> impl Iterator<Item = &Record> {
+    document.of(EXPERIMENT).filter(move |record| record.method == method.as_ref())
 }
 
-fn all(document: &Document, method: Method) -> impl Iterator<Item = &Record> {
-    document.records.iter().filter(move |record| record.experiment == EXPERIMENT && record.method == method.name())
+/// Whether it is an empty process beside others.
+fn is_beside(record: &Record) -> bool {
+    record.chosen.contains_key("beside_size")
 }
 
 fn is_concurrent(record: &Record) -> bool {
-    number(record, "concurrent").is_some_and(|copies| copies > 1)
+    record.number("concurrent").is_some_and(|copies| copies > 1)
 }
 
 fn group<'a>(record: &'a Record, name: &str) -> Option<&'a Value> {

@@ -1,17 +1,13 @@
 //! What will be measured, decided before anything is allocated.
 
-use super::ForkOptions;
-use super::touch::ParentState;
-use crate::subjects::Method;
-use crate::subjects::memory;
-use crate::subjects::parent::RESERVE;
+use super::{ForkOptions, touch::ParentState};
+use crate::subjects::{Method, memory, parent::RESERVE};
 use flashfork::Headroom;
-use flashfork_measure::{BenchError, pin};
+use flashfork_measure::{Result, pin};
 use flashfork_terminal::size::Size;
 
 /// Sizes measured unless others are asked for.
 const SIZES: [u64; 6] = [0, 64 << 20, 256 << 20, 1 << 30, 4 << 30, 8 << 30];
-/// The largest of them in a quick run.
 const LARGEST_QUICK: u64 = 1 << 30;
 
 /// A cell that won't be measured, and why.
@@ -24,7 +20,6 @@ pub(super) struct Plan {
     pub sizes: Vec<u64>,
     /// Methods this kernel can, in their order.
     pub methods: Vec<Method>,
-    /// States of the parent, in their order.
     pub states: &'static [ParentState],
     /// Rounds of interleaved batches.
     pub rounds: usize,
@@ -42,7 +37,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Decides on a run of `methods`, refusing sizes that were asked for and don't fit.
-    pub(super) fn new(options: &ForkOptions, methods: Vec<Method>) -> Result<Self, BenchError> {
+    pub(super) fn new(options: &ForkOptions, methods: Vec<Method>) -> Result<Self> {
         let concurrent = options.concurrent.unwrap_or(1) as usize;
         let headroom = memory::headroom()?;
         let (sizes, missing) = choose_sizes(options, &methods, concurrent, &headroom)?;
@@ -61,7 +56,7 @@ impl Plan {
     }
 
     /// `methods` at `size` with `copies` workers each, in groups that fit into the memory available now.
-    pub(super) fn groups(&self, methods: &[Method], size: u64, copies: usize) -> Result<Vec<Vec<Method>>, BenchError> {
+    pub(super) fn groups(&self, methods: &[Method], size: u64, copies: usize) -> Result<Vec<Vec<Method>>> {
         group(methods, size, copies, &memory::headroom()?)
     }
 }
@@ -76,7 +71,7 @@ fn needed(method: Method, size: u64, copies: usize) -> u64 {
     copies as u64 * (method.memory_needed(size) + Method::Fork4k.memory_needed(0))
 }
 
-fn require(methods: &[Method], size: u64, copies: usize, headroom: &Headroom) -> Result<(), BenchError> {
+fn require(methods: &[Method], size: u64, copies: usize, headroom: &Headroom) -> Result {
     apart(methods, size).try_for_each(|method| {
         let times = if copies > 1 { format!("{copies} times ") } else { String::new() };
         memory::require(
@@ -92,7 +87,7 @@ fn choose_sizes(
     methods: &[Method],
     copies: usize,
     headroom: &Headroom,
-) -> Result<(Vec<u64>, Vec<LeftOut>), BenchError> {
+) -> Result<(Vec<u64>, Vec<LeftOut>)> {
     let Some(mut sizes) = options.asked() else {
         let largest = if options.quick { LARGEST_QUICK } else { u64::MAX };
         let mut missing = Vec::new();
@@ -110,7 +105,7 @@ fn choose_sizes(
 }
 
 /// Fills groups in the methods' order; a method that doesn't fit beside the others begins a new group.
-fn group(methods: &[Method], size: u64, copies: usize, headroom: &Headroom) -> Result<Vec<Vec<Method>>, BenchError> {
+fn group(methods: &[Method], size: u64, copies: usize, headroom: &Headroom) -> Result<Vec<Vec<Method>>> {
     require(methods, size, copies, headroom)?;
     let mut groups: Vec<Vec<Method>> = Vec::new();
     let mut used = u64::MAX;

@@ -45,7 +45,8 @@ impl Probe {
 }
 
 /// What is measured, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum Measure {
     /// The fork call as the parent sees it.
     Call,
@@ -54,22 +55,11 @@ pub(super) enum Measure {
     /// The clone's first write to the memory; timed in the clone.
     FirstWrite,
     /// The clone's first 100 random reads; timed in the clone.
+    #[strum(serialize = "reads_100")]
     Reads,
     /// Fork, 25 random reads and 25 random writes in the clone, exit, reap; as the parent sees it.
+    #[strum(serialize = "cycle_25r25w")]
     MixedCycle,
-}
-
-impl Measure {
-    /// The name in records.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Call => "call",
-            Self::Cycle => "cycle",
-            Self::FirstWrite => "first_write",
-            Self::Reads => "reads_100",
-            Self::MixedCycle => "cycle_25r25w",
-        }
-    }
 }
 
 /// A request for clones of one kind.
@@ -90,16 +80,13 @@ pub(crate) struct Batch {
 /// The samples of a batch in microseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Samples {
-    /// The fork calls.
     pub call: Vec<f64>,
-    /// The cycles.
     pub cycle: Vec<f64>,
     /// The clones' own times, when they took any.
     pub child: Vec<f64>,
 }
 
 impl Samples {
-    /// The samples of `measure`.
     pub(super) fn of(&self, measure: Measure) -> &[f64] {
         match measure {
             Measure::Call => &self.call,

@@ -1,19 +1,16 @@
 //! The tables of `bench fork`.
 
-use super::found::{concurrent as at_once, find, groups, number, sizes, states};
-use super::probe::Measure;
+use super::found::{concurrent as at_once, find, groups, sizes, states};
 use super::sealing::{self, CPU, EXTRA_REPORTED, EXTRA_SEEN, HUGE_FRACTION, TIME, Way};
 use super::targets::{self, faster, to_empty};
-use super::touch::ParentState;
+use super::{probe::Measure, touch::ParentState};
 use crate::subjects::Method;
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::Summary;
-use flashfork_measure::target;
-use flashfork_terminal::size::{Size, show};
-use flashfork_terminal::table::{render, three_figures, time, time_range};
+use flashfork_measure::{Document, Record, median_time, page, shown, spread, target, titled};
+use flashfork_terminal::{
+    size::{Size, show},
+    table::{three_figures, time},
+};
 
-/// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
     let apart = sizes(document).into_iter().filter(|&size| groups(document, size) > 1).map(|size| {
         format!(
@@ -39,12 +36,12 @@ fn idle(document: &Document) -> String {
     for (size, method) in configurations(document) {
         let record = |measure| find(document, method, size, ParentState::Idle, measure);
         let Some(call) = record(Measure::Call) else { continue };
-        let median = |measure| record(measure).map_or(String::new(), |record| time(record.p50));
+        let median = |measure| median_time(record(measure));
         rows.push(vec![
             Size(size).to_string(),
-            method.name().to_owned(),
+            method.as_ref().to_owned(),
             median(Measure::Call),
-            spread(call),
+            spread(Some(call)),
             against_empty(document, call),
             median(Measure::Cycle),
             median(Measure::FirstWrite),
@@ -63,7 +60,7 @@ fn idle(document: &Document) -> String {
         "100 reads",
         "25r+25w cycle",
     ];
-    titled("Idle parent", render(&headers, &rows, 2))
+    titled("Idle parent", &headers, &rows, 2)
 }
 
 /// "1G: the fork call of seal is 270 × (251–291) as fast as fork-4k, ..."; the same for odf.
@@ -100,15 +97,12 @@ fn touched(document: &Document) -> String {
                 None => median,
             }
         };
-        let name = [Size(size).to_string(), method.name().to_owned()];
+        let name = [Size(size).to_string(), method.as_ref().to_owned()];
         rows.push(name.into_iter().chain(records.iter().map(figure)).collect());
-    }
-    if rows.is_empty() {
-        return String::new();
     }
     let states: Vec<String> = states.iter().map(ParentState::to_string).collect();
     let headers: Vec<&str> = ["size", "method"].into_iter().chain(states.iter().map(String::as_str)).collect();
-    titled("Fork call, parent read everything and then (times the empty process)", render(&headers, &rows, 2))
+    titled("Fork call, parent read everything and then (times the empty process)", &headers, &rows, 2)
 }
 
 fn concurrent(document: &Document) -> String {
@@ -116,21 +110,18 @@ fn concurrent(document: &Document) -> String {
         .zip(at_once(document, Measure::Cycle))
         .map(|(call, cycle)| {
             vec![
-                Size(number(call, "size").unwrap_or(0)).to_string(),
-                number(call, "concurrent").unwrap_or(0).to_string(),
+                Size(call.number("size").unwrap_or(0)).to_string(),
+                call.number("concurrent").unwrap_or(0).to_string(),
                 call.method.clone(),
                 time(call.p50),
-                spread(call),
+                spread(Some(call)),
                 against_empty(document, call),
                 time(cycle.p50),
             ]
         })
         .collect();
-    if rows.is_empty() {
-        return String::new();
-    }
     let headers = ["size", "at once", "method", "fork call", "p10–p90", "÷ empty processes", "fork+exit+reap"];
-    titled("Several processes at once, idle, on all CPUs", render(&headers, &rows, 3))
+    titled("Several processes at once, idle, on all CPUs", &headers, &rows, 3)
 }
 
 fn sealing(document: &Document) -> String {
@@ -155,15 +146,12 @@ fn sealing(document: &Document) -> String {
             most(EXTRA_SEEN),
         ]);
     }
-    if rows.is_empty() {
-        return String::new();
-    }
     let headers = ["size", "from", "to", "time", "CPU", "2 MB pages", "extra", "seen from outside"];
-    titled("Sealing: seconds for each GB, medians and extremes; extra memory at the peak", render(&headers, &rows, 3))
+    titled("Sealing: seconds for each GB, medians and extremes; extra memory at the peak", &headers, &rows, 3)
 }
 
 fn promises(document: &Document) -> String {
-    titled("Promises", target::render(&targets::check(document)))
+    format!("Promises\n{}", target::render(&targets::check(document)))
 }
 
 /// Every size and method, in table order.
@@ -171,14 +159,6 @@ fn configurations(document: &Document) -> impl Iterator<Item = (u64, Method)> {
     sizes(document).into_iter().flat_map(|size| Method::ALL.map(|method| (size, method)))
 }
 
-fn spread(record: &Record) -> String {
-    Summary::of(&record.samples).map_or(String::new(), |summary| time_range(summary.p10, summary.p90))
-}
-
 fn against_empty(document: &Document, record: &Record) -> String {
-    to_empty(document, record).map_or(String::new(), |found| found.to_string())
-}
-
-fn titled(title: &str, table: String) -> String {
-    format!("{title}\n{table}")
+    shown(to_empty(document, record))
 }

@@ -5,23 +5,18 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::EXPERIMENT;
-use super::footprint::held;
-use super::plan::Plan;
-use super::tmpfs::Tmpfs;
-use crate::subjects::Method;
-use crate::subjects::Region;
-use crate::subjects::engine::{self, Pages, Sealed};
-use crate::subjects::memory::Warm;
-use flashfork_measure::experiment::Results;
-use flashfork_measure::order::shuffled_rounds;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::worker::{Subject, Worker};
-use flashfork_measure::{BenchError, Progress, pin};
+use super::{EXPERIMENT, footprint::held, plan::Plan, tmpfs::Tmpfs};
+use crate::subjects::{
+    Method, Region,
+    clock::nanoseconds,
+    engine::{self, Pages, Sealed},
+    memory::Warm,
+};
+use flashfork_measure::{BenchError, Document, Record, Result, Row, Run, Subject, Worker, order::shuffled_rounds, pin};
 use flashfork_terminal::size::Size;
 
 /// Sealing is measured up to this size; the time grows in proportion.
@@ -98,16 +93,13 @@ impl Way {
 /// The sealings of one size in one way.
 #[derive(Debug, Clone)]
 struct Sealing {
-    /// Bytes sealed.
     size: u64,
     way: Way,
     /// The CPU the sealing process was pinned to.
     cpu: usize,
-    /// Every sealing.
     samples: Vec<Sample>,
 }
 
-/// One sealing.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     done: Done,
@@ -117,10 +109,7 @@ struct Sample {
 
 impl Sealing {
     /// One record per figure; none when nothing was sealed.
-    fn records(&self) -> Result<Vec<Record>, BenchError> {
-        if self.samples.is_empty() {
-            return Ok(Vec::new());
-        }
+    fn keep(&self, run: &mut Run) -> Result {
         let gb = self.size as f64 / f64::from(1 << 30);
         let of = |get: &dyn Fn(&Sample) -> f64| self.samples.iter().map(get).collect::<Vec<f64>>();
         let mut figures = vec![
@@ -136,33 +125,29 @@ impl Sealing {
             ]);
         }
         let (method, pages) = self.way.key();
-        figures
-            .into_iter()
-            .map(|(measure, unit, samples)| {
-                let chosen = [("measure", json!(measure)), ("size", json!(self.size)), ("pages", json!(pages))];
-                let record = Record::new(EXPERIMENT, method, chosen, unit, samples)?;
-                Ok(record.beside([("affinity", json!(format!("cpu {}", self.cpu)))]))
-            })
-            .collect()
+        figures.into_iter().try_for_each(|(measure, unit, samples)| {
+            let row = Row::of(method, unit, json!({ "measure": measure, "size": self.size, "pages": pages }));
+            run.keep(row.beside(json!({ "affinity": format!("cpu {}", self.cpu) })), samples)
+        })
     }
 }
 
 /// Measures sealing for every planned size up to 1 GB, in all ways in turn, each time in a fresh process.
-pub(super) fn measure(plan: &Plan, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+pub(super) fn measure(plan: &Plan, run: &mut Run) -> Result {
     let mut ways = Way::ALL.to_vec();
     let small = Spec { size: 4096, way: Way::Tmpfs, cpu: plan.cpu };
     if let Err(why) = Worker::<SealingSubject>::start("mounting a tmpfs", &small) {
-        results.leave_out("a tmpfs beside the seals", why.to_string(), progress);
+        run.leave_out("a tmpfs beside the seals", why.to_string());
         ways.retain(|way| way.seals());
     }
     let sizes: Vec<u64> = plan.sizes.iter().copied().filter(|size| (1..=LARGEST).contains(size)).collect();
     for (index, &size) in sizes.iter().enumerate() {
-        let deadline = progress.deadline().part(1.0 / (sizes.len() - index) as f64);
-        progress.begin(&format!("{}: sealing", Size(size)), (ways.len() * plan.seals) as u64);
+        let deadline = run.deadline().part(1.0 / (sizes.len() - index) as f64);
+        run.begin(&format!("{}: sealing", Size(size)), (ways.len() * plan.seals) as u64);
         let mut all: Vec<Sealing> =
             ways.iter().map(|&way| Sealing { size, way, cpu: plan.cpu, samples: Vec::new() }).collect();
         for order in shuffled_rounds(plan.seals, all.len(), size) {
-            if progress.interrupted() || (deadline.passed() && !all[0].samples.is_empty()) {
+            if run.interrupted() || (deadline.passed() && !all[0].samples.is_empty()) {
                 break;
             }
             for index in order {
@@ -170,21 +155,14 @@ pub(super) fn measure(plan: &Plan, results: &mut Results, progress: &mut dyn Pro
                 match sample(size, sealing.way, plan.cpu) {
                     Ok(sample) => sealing.samples.push(sample),
                     Err(error) => {
-                        keep(&all, results)?;
+                        all.iter().try_for_each(|sealing| sealing.keep(run))?;
                         return Err(error);
                     }
                 }
-                progress.step();
+                run.step();
             }
         }
-        keep(&all, results)?;
-    }
-    Ok(())
-}
-
-fn keep(all: &[Sealing], results: &mut Results) -> Result<(), BenchError> {
-    for sealing in all {
-        results.records.extend(sealing.records()?);
+        all.iter().try_for_each(|sealing| sealing.keep(run))?;
     }
     Ok(())
 }
@@ -196,7 +174,7 @@ pub(super) fn find<'a>(document: &'a Document, figure: &str, size: u64, way: Way
     document.find(EXPERIMENT, method, &wanted)
 }
 
-fn sample(size: u64, way: Way, cpu: usize) -> Result<Sample, BenchError> {
+fn sample(size: u64, way: Way, cpu: usize) -> Result<Sample> {
     let mut worker = Worker::<SealingSubject>::start(format!("sealing {}", Size(size)), &Spec { size, way, cpu })?;
     let pid = worker.pid();
     let before = held(pid)?;
@@ -219,7 +197,6 @@ pub(crate) struct SealingSubject {
     tmpfs: Option<Tmpfs>,
 }
 
-/// What to prepare.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
     size: u64,
@@ -227,10 +204,8 @@ pub(crate) struct Spec {
     cpu: usize,
 }
 
-/// A request.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// Seal.
     Seal,
     /// Check every byte.
     Verify,
@@ -254,7 +229,7 @@ impl Subject for SealingSubject {
     type Ask = Ask;
     type Reply = Option<Done>;
 
-    fn prepare(spec: Spec) -> Result<(Self, ()), BenchError> {
+    fn prepare(spec: Spec) -> Result<(Self, ())> {
         pin::pin(spec.cpu)?;
         let warm = Warm::hold(spec.size)?;
         let region = Region::filled(spec.way.source(), spec.size)?;
@@ -263,7 +238,7 @@ impl Subject for SealingSubject {
         Ok((Self { way: spec.way, region, tmpfs }, ()))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Option<Done>, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Option<Done>> {
         match ask {
             Ask::Seal => self.seal().map(Some),
             Ask::Verify => self.region.verify().map(|()| None),
@@ -272,7 +247,7 @@ impl Subject for SealingSubject {
 }
 
 impl SealingSubject {
-    fn seal(&self) -> Result<Done, BenchError> {
+    fn seal(&self) -> Result<Done> {
         let (begin, cpu) = (Instant::now(), cpu_seconds());
         let sealed = match &self.tmpfs {
             Some(tmpfs) => tmpfs.replace(&self.region).map(|()| None),
@@ -285,6 +260,5 @@ impl SealingSubject {
 
 /// Of this process, its threads' included.
 fn cpu_seconds() -> f64 {
-    let now = clock_gettime(ClockId::ProcessCPUTime);
-    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    nanoseconds(ClockId::ProcessCPUTime) as f64 / 1e9
 }

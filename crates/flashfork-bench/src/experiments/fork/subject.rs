@@ -1,31 +1,31 @@
 //! The worker of `bench fork`: memory of one size held in one way, cloned on request.
 
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::cycle::{SharedPage, Work, cycle};
+use super::cycle::{Work, cycle};
 use super::probe::{Batch, Samples};
 use super::touch::{ParentState, Touched};
-use crate::subjects::Facts;
-use crate::subjects::Method;
-use crate::subjects::Region;
-use crate::subjects::engine::{self, Sealed};
-use crate::subjects::parent::Spec;
-use flashfork_measure::BenchError;
-use flashfork_measure::worker::Subject;
+use crate::subjects::{
+    Facts, Method, Region,
+    clock::{monotonic, us},
+    engine::{self, Sealed},
+    memory,
+    parent::Spec,
+};
+use flashfork_measure::{BenchError, Result, Subject};
 
-/// A prepared parent.
 #[derive(Debug)]
 pub(crate) struct ForkSubject {
     method: Method,
     region: Region,
     touched: Touched,
-    page: SharedPage,
+    /// What a clone says of itself.
+    time: &'static AtomicU64,
 }
 
-/// What was prepared.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Ready {
     /// The parent, idle.
@@ -34,10 +34,8 @@ pub(crate) struct Ready {
     pub sealed: Option<Sealed>,
 }
 
-/// A request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// Clones.
     Batch(Batch),
     /// Bring the parent into this state.
     Become(ParentState),
@@ -45,13 +43,14 @@ pub(crate) enum Ask {
     Verify,
 }
 
-/// The answer to the [`Ask`] of the same kind.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// Times of clones.
     Batch(Samples),
     /// The parent in its new state, and how many of its pages are written.
-    Become { facts: Facts, written_pages: usize },
+    Become {
+        facts: Facts,
+        written_pages: usize,
+    },
     /// The memory is unchanged.
     Verified,
 }
@@ -63,15 +62,17 @@ impl Subject for ForkSubject {
     type Ask = Ask;
     type Reply = Reply;
 
-    fn prepare(spec: Spec) -> Result<(Self, Ready), BenchError> {
+    fn prepare(spec: Spec) -> Result<(Self, Ready)> {
         let region = spec.fill()?;
         let sealed = engine::prepare(spec.method, region.bytes())?;
         let facts = Facts::read(&region)?;
-        let subject = Self { method: spec.method, region, touched: Touched::default(), page: SharedPage::new()? };
+        // SAFETY: zeros are an atomic.
+        let time = unsafe { memory::shared()? };
+        let subject = Self { method: spec.method, region, touched: Touched::default(), time };
         Ok((subject, Ready { facts, sealed }))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Reply, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Reply> {
         match ask {
             Ask::Batch(batch) => self.batch(&batch).map(Reply::Batch),
             Ask::Become(state) => {
@@ -87,14 +88,14 @@ impl Subject for ForkSubject {
 }
 
 impl ForkSubject {
-    fn batch(&self, batch: &Batch) -> Result<Samples, BenchError> {
+    fn batch(&self, batch: &Batch) -> Result<Samples> {
         if batch.probe.touches() != (0, 0) && self.region.pages() == 0 {
             return Err(BenchError::Unable("a parent without memory has none for its clones to touch".into()));
         }
         let mut random = fastrand::Rng::with_seed(batch.seed);
         let mut one = || {
             let work = Work::random(batch.probe, &self.region, &mut random);
-            cycle(self.method, &self.region, &work, &self.page)
+            cycle(self.method, &self.region, &work, self.time)
         };
         // The first clone finds caches full of the other workers' data: it is made and checked, but not counted.
         one()?;
@@ -104,22 +105,12 @@ impl ForkSubject {
         let begin = Instant::now();
         while samples.call.len() < batch.samples && (samples.call.is_empty() || begin.elapsed() < budget) {
             let timing = one()?;
-            samples.call.push(microseconds(timing.call));
-            samples.cycle.push(microseconds(timing.cycle));
-            samples.child.extend(timing.child.map(microseconds));
+            samples.call.push(us(timing.call));
+            samples.cycle.push(us(timing.cycle));
+            samples.child.extend(timing.child.map(us));
         }
         Ok(samples)
     }
-}
-
-fn microseconds(time: Duration) -> f64 {
-    time.as_nanos() as f64 / 1e3
-}
-
-/// Nanoseconds on the clock that all processes of the machine share.
-pub(super) fn monotonic() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Spins until `start`: a sleeping process wakes up too unevenly to begin together with others.
@@ -139,7 +130,8 @@ mod tests {
             method: Method::Fork4k,
             region: Region::filled(Method::Fork4k, size).unwrap(),
             touched: Touched::default(),
-            page: SharedPage::new().unwrap(),
+            // SAFETY: zeros are an atomic.
+            time: unsafe { memory::shared().unwrap() },
         }
     }
 

@@ -1,13 +1,12 @@
 //! The project's promises about forking, checked against what was measured: shown, never asserted.
 
 use super::found::{empty_beside, find};
-use super::probe::Measure;
 use super::sealing::{self, CPU, EXTRA_REPORTED, EXTRA_SEEN, TIME, Way};
-use super::touch::ParentState;
+use super::{probe::Measure, touch::ParentState};
 use crate::subjects::Method;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::{Ratio, Rounds, median, median_interval, ratio_of_medians};
-use flashfork_measure::target::{Bound, Target, Unit};
+use flashfork_measure::{
+    Document, Ratio, Record, Rounds, Target, Unit, median, ratio_of_medians, stats::median_interval,
+};
 use flashfork_terminal::size::Size;
 
 const GB: u64 = 1 << 30;
@@ -16,17 +15,12 @@ const FEW: ParentState = ParentState::Wrote(100);
 
 /// Every promise, with what the records say about it.
 pub(super) fn check(document: &Document) -> Vec<Target> {
-    let to_empty = |what: String, size, state, times| Target {
-        what,
-        bound: Bound::AtMost(times),
-        unit: Unit::Times,
-        measured: sealed_to_empty(document, size, state),
+    let to_empty = |what: String, size, state, times| {
+        Target::at_most(what, times, Unit::Times, sealed_to_empty(document, size, state))
     };
-    let times_faster = |what: &str, measure, plain, times| Target {
-        what: format!("1G, {what}: {plain} ÷ seal"),
-        bound: Bound::AtLeast(times),
-        unit: Unit::Times,
-        measured: faster(document, plain, Method::Seal, GB, measure),
+    let times_faster = |what: &str, measure, plain, times| {
+        let found = faster(document, plain, Method::Seal, GB, measure);
+        Target::at_least(format!("1G, {what}: {plain} ÷ seal"), times, found)
     };
     let idle = |size| {
         to_empty(format!("fork call, sealed {}, idle ÷ empty process", Size(size)), size, ParentState::Idle, 1.3)
@@ -34,12 +28,11 @@ pub(super) fn check(document: &Document) -> Vec<Target> {
     let mixed = "cycle with 25 reads, 25 writes";
     let of = |way, figure| sealing::find(document, figure, GB, way).map(|record| record.samples.as_slice());
     let small = |figure| of(Way::Small, figure);
-    let per_gb = |from: &str, way, seconds| Target {
-        what: format!("sealing 1G from {from}, CPU"),
-        bound: Bound::AtMost(seconds),
-        unit: Unit::SecondsPerGb,
-        measured: of(way, CPU).and_then(of_samples),
+    let per_gb = |what: &str, most, samples: Option<&[f64]>| {
+        Target::at_most(format!("sealing 1G {what}"), most, Unit::SecondsPerGb, samples.and_then(of_samples))
     };
+    let extra = small(EXTRA_REPORTED).zip(small(EXTRA_SEEN));
+    let extra = extra.and_then(|(own, seen)| of_samples(&larger(own, seen)));
     vec![
         idle(GB),
         idle(4 * GB),
@@ -49,22 +42,10 @@ pub(super) fn check(document: &Document) -> Vec<Target> {
         to_empty("fork call, sealed 1G, read all, wrote 0.01 % ÷ empty process".to_owned(), GB, FEW, 5.0),
         times_faster(mixed, Measure::MixedCycle, Method::Fork4k, 40.0),
         times_faster(mixed, Measure::MixedCycle, Method::ForkThp, 3.0),
-        Target {
-            what: "sealing 1G on 4 KB pages".to_owned(),
-            bound: Bound::AtMost(0.4),
-            unit: Unit::SecondsPerGb,
-            measured: small(TIME).and_then(of_samples),
-        },
-        per_gb("4 KB pages", Way::Default, 0.22),
-        per_gb("THP", Way::DefaultFromThp, 0.15),
-        Target {
-            what: "sealing 1G on 4 KB pages, extra memory at the peak".to_owned(),
-            bound: Bound::AtMost(f64::from(128 << 20)),
-            unit: Unit::Bytes,
-            measured: small(EXTRA_REPORTED)
-                .zip(small(EXTRA_SEEN))
-                .and_then(|(own, seen)| of_samples(&larger(own, seen))),
-        },
+        per_gb("on 4 KB pages", 0.4, small(TIME)),
+        per_gb("from 4 KB pages, CPU", 0.22, of(Way::Default, CPU)),
+        per_gb("from THP, CPU", 0.15, of(Way::DefaultFromThp, CPU)),
+        Target::at_most("sealing 1G on 4 KB pages, extra memory at the peak", f64::from(128 << 20), Unit::Bytes, extra),
     ]
 }
 
@@ -97,11 +78,10 @@ fn of_samples(samples: &[f64]) -> Option<Ratio> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashfork_measure::host::HostCard;
 
     #[test]
     fn what_was_not_measured_is_said_to_be_so() {
-        let targets = check(&Document::new(HostCard::read().unwrap(), Vec::new()));
+        let targets = check(&Document::here(Vec::new()).unwrap());
         assert_eq!(targets.len(), 12);
         assert!(targets.iter().all(|target| target.row()[2] == "not measured" && target.row()[3].is_empty()));
     }

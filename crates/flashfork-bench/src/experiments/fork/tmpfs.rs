@@ -1,7 +1,6 @@
 //! A tmpfs with 2 MB pages that is mounted nowhere, into which memory is copied.
 
-use std::fs;
-use std::os::fd::OwnedFd;
+use std::{fs, os::fd::OwnedFd};
 
 use rustix::fs::{Mode, OFlags, ftruncate, openat};
 use rustix::io::{Errno, pwrite};
@@ -11,18 +10,17 @@ use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::subjects::Region;
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, OrCant, Result};
 
 /// Bytes that are copied by a call: one page, which the kernel fills with zeros only where less is written.
 const CHUNK: usize = 2 << 20;
 
-/// The mount.
 #[derive(Debug)]
 pub(super) struct Tmpfs(OwnedFd);
 
 impl Tmpfs {
     /// Mounts one, where need be as root of a user namespace of its own, which this process is in from then on.
-    pub(super) fn mount() -> Result<Self, BenchError> {
+    pub(super) fn mount() -> Result<Self> {
         match mount() {
             Err(Errno::PERM) => {
                 become_root()?;
@@ -31,11 +29,11 @@ impl Tmpfs {
             mounted => mounted,
         }
         .map(Self)
-        .map_err(|errno| BenchError::system("mount a tmpfs with huge=always", errno))
+        .or_cant("mount a tmpfs with huge=always")
     }
 
     /// Puts a copy of a region in its place, chunk by chunk.
-    pub(super) fn replace(&self, region: &Region) -> Result<(), BenchError> {
+    pub(super) fn replace(&self, region: &Region) -> Result {
         let failed = |errno| BenchError::system("put memory into a tmpfs", errno);
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = openat(&self.0, ".", flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
@@ -67,18 +65,16 @@ fn mount() -> rustix::io::Result<OwnedFd> {
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
-fn become_root() -> Result<(), BenchError> {
+fn become_root() -> Result {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     // SAFETY: the process has one thread, and opens nothing by a path that would be another there.
-    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
-        .map_err(|errno| BenchError::system("make a user namespace", errno))?;
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }.or_cant("make a user namespace")?;
     for (file, text) in [
         ("setgroups", "deny".to_owned()),
         ("uid_map", format!("{user} {user} 1")),
         ("gid_map", format!("{group} {group} 1")),
     ] {
-        fs::write(format!("/proc/self/{file}"), text)
-            .map_err(|error| BenchError::system("map users of a user namespace", error))?;
+        fs::write(format!("/proc/self/{file}"), text).or_cant("map users of a user namespace")?;
     }
     Ok(())
 }

@@ -116,8 +116,7 @@ fn threshold(pages: usize, wanted: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subjects::Method;
-    use crate::subjects::PAGE;
+    use crate::{subjects::Method, subjects::PAGE};
 
     #[test]
     fn the_threshold_selects_exactly_so_many_pages() {

@@ -4,14 +4,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, OrCant, Result};
 
 /// What AFL says it did. Lines are documented in AFL++'s docs/afl-fuzz_approach.md.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct AflStats {
-    /// AFL's version.
     pub version: String,
-    /// Executions.
     pub executions: u64,
     /// Executions per second, on average.
     #[serde(default)]
@@ -34,9 +32,8 @@ pub(super) struct AflStats {
 
 impl AflStats {
     /// Reads the file that AFL writes when it ends.
-    pub(super) fn read(path: &Path) -> Result<Self, BenchError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| BenchError::system(format!("read AFL's statistics {}", path.display()), error))?;
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).or_cant(format_args!("read AFL's statistics {}", path.display()))?;
         Self::parse(&text).map_err(|key| {
             BenchError::Unable(format!(
                 "AFL's statistics {} have no usable line '{key}'; bench fuzz knows AFL++ 4",

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::afl_stats::AflStats;
 use super::process::{Fuzzer, Setup};
-use super::shim::{ShimReport, ShimStats};
-use crate::subjects::Method;
-use crate::subjects::heap::HeapPages;
-use flashfork_measure::{BenchError, Progress};
+use crate::subjects::{
+    Method,
+    heap::HeapPages,
+    shim::{ShimReport, ShimStats},
+};
+use flashfork_measure::{BenchError, OrCant, Result, Run};
 
 /// How often the counter is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -28,7 +30,6 @@ pub(super) enum Until {
     Executions(u64),
 }
 
-/// What a campaign brought.
 #[derive(Debug, Clone)]
 pub(super) struct Campaign {
     /// From AFL's start to the first execution, in seconds: loading, and sealing.
@@ -61,13 +62,12 @@ pub(super) struct Window {
 struct Counter(PathBuf);
 
 impl Counter {
-    fn create(path: PathBuf) -> Result<Self, BenchError> {
-        std::fs::write(&path, [0; 8])
-            .map_err(|error| BenchError::system(format!("write {}", path.display()), error))?;
+    fn create(path: PathBuf) -> Result<Self> {
+        std::fs::write(&path, [0; 8]).or_cant(format_args!("write {}", path.display()))?;
         Ok(Self(path))
     }
 
-    fn read(&self) -> Result<u64, BenchError> {
+    fn read(&self) -> Result<u64> {
         let failed = |error| BenchError::system(format!("read {}", self.0.display()), error);
         let bytes = std::fs::read(&self.0).map_err(failed)?;
         let bytes = bytes.try_into().map_err(|_| failed(std::io::ErrorKind::UnexpectedEof.into()))?;
@@ -75,17 +75,17 @@ impl Counter {
     }
 }
 
-/// Runs one campaign in the new directory `dir`. One step of `progress` per window. An interruption ends it; `None`
-/// when that was before the first execution.
+/// Runs one campaign in the new directory `dir`. One step of progress per window. An interruption ends it,
+/// and is an error before the first execution.
 pub(super) fn run(
     setup: &Setup,
     method: Method,
     seed: u64,
     until: Until,
     dir: &Path,
-    progress: &mut dyn Progress,
-) -> Result<Option<Campaign>, BenchError> {
-    std::fs::create_dir(dir).map_err(|error| BenchError::system(format!("make {}", dir.display()), error))?;
+    run: &mut Run,
+) -> Result<Campaign> {
+    std::fs::create_dir(dir).or_cant(format_args!("make {}", dir.display()))?;
     let counter = Counter::create(dir.join("counter"))?;
     let stats = match method {
         Method::Seal => Some(ShimStats::create(dir.join("shim-stats"))?),
@@ -100,9 +100,7 @@ pub(super) fn run(
     let mut fuzzer = Fuzzer::start(setup, method, seed, executions, &output, &counter.0, stats.as_ref())?;
     while counter.read()? == 0 {
         fuzzer.check_running()?;
-        if progress.interrupted() {
-            return Ok(None);
-        }
+        run.go_on()?;
         if begin.elapsed() > STARTING {
             return Err(BenchError::Unable(format!("nothing was executed within {} s", STARTING.as_secs())));
         }
@@ -110,7 +108,7 @@ pub(super) fn run(
     }
     let startup = begin.elapsed().as_secs_f64();
     let pages = HeapPages::of(fuzzer.fork_server()?)?;
-    let (windows, executions, seconds) = watch(&mut fuzzer, &counter, until, progress)?;
+    let (windows, executions, seconds) = watch(&mut fuzzer, &counter, until, run)?;
     let afl = AflStats::read(&output.join("default/fuzzer_stats"))?;
     let counted = counter.read()?;
     if counted.abs_diff(afl.executions) as f64 > 10.0 + DISAGREEMENT * counted as f64 {
@@ -120,16 +118,11 @@ pub(super) fn run(
         )));
     }
     let shim = stats.map(|stats| stats.read()).transpose()?;
-    Ok(Some(Campaign { startup, windows, executions, seconds, afl, pages, shim }))
+    Ok(Campaign { startup, windows, executions, seconds, afl, pages, shim })
 }
 
 /// Watches the counter until the campaign is over and AFL has ended.
-fn watch(
-    fuzzer: &mut Fuzzer,
-    counter: &Counter,
-    until: Until,
-    progress: &mut dyn Progress,
-) -> Result<(Vec<Window>, u64, f64), BenchError> {
+fn watch(fuzzer: &mut Fuzzer, counter: &Counter, until: Until, run: &mut Run) -> Result<(Vec<Window>, u64, f64)> {
     let (begin, first) = (Instant::now(), counter.read()?);
     let (mut windows, mut window_begin, mut window_first) = (Vec::new(), begin, first);
     loop {
@@ -139,9 +132,9 @@ fn watch(
             let rate = (count - window_first) as f64 / (now - window_begin).as_secs_f64();
             windows.push(Window { end: (now - begin).as_secs_f64(), rate });
             (window_begin, window_first) = (now, count);
-            progress.step();
+            run.step();
         }
-        let interrupted = progress.interrupted();
+        let interrupted = run.interrupted();
         let over = match until {
             _ if interrupted => true,
             Until::Time(time) => {

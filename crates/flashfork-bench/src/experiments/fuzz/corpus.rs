@@ -1,12 +1,10 @@
 //! What a campaign starts from: the seeds and the dictionary, the same for all methods.
 
-use std::fs;
-use std::io;
-use std::path::Path;
+use std::{fs, io, path::Path};
 
 use rusqlite::ffi;
 
-use flashfork_measure::BenchError;
+use flashfork_measure::{OrCant, Result};
 
 /// A few statements over the database's tables, one kind of SQL each.
 const SEEDS: [(&str, &str); 9] = [
@@ -22,48 +20,25 @@ const SEEDS: [(&str, &str); 9] = [
 ];
 
 /// Functions worth calling; SQLite's keywords come from the library itself.
-const FUNCTIONS: [&str; 24] = [
-    "abs",
-    "avg",
-    "changes",
-    "coalesce",
-    "count",
-    "group_concat",
-    "hex",
-    "ifnull",
-    "instr",
-    "json",
-    "json_each",
-    "length",
-    "max",
-    "min",
-    "nullif",
-    "printf",
-    "quote",
-    "random",
-    "replace",
-    "round",
-    "substr",
-    "sum",
-    "typeof",
-    "upper",
-];
+const FUNCTIONS: &str = "abs avg changes coalesce count group_concat hex ifnull instr json json_each length max min \
+                         nullif printf quote random replace round substr sum typeof upper";
 
 /// Writes the seeds into the directory `dir`, which is made.
-pub(super) fn write_seeds(dir: &Path) -> Result<(), BenchError> {
+pub(super) fn write_seeds(dir: &Path) -> Result {
     let write = || -> io::Result<()> {
         fs::create_dir_all(dir)?;
         SEEDS.iter().try_for_each(|(name, sql)| fs::write(dir.join(name), sql))
     };
-    write().map_err(|error| BenchError::system(format!("write the seeds to {}", dir.display()), error))
+    write().or_cant(format_args!("write the seeds to {}", dir.display()))
 }
 
 /// Writes a dictionary in AFL's format: SQLite's keywords, functions, and `names`, those of the tables and columns.
-pub(super) fn write_dictionary(path: &Path, names: &[String]) -> Result<(), BenchError> {
-    let words = keywords().into_iter().chain(FUNCTIONS.map(str::to_owned)).chain(names.iter().cloned());
+pub(super) fn write_dictionary(path: &Path, names: &[String]) -> Result {
+    let words =
+        keywords().into_iter().chain(FUNCTIONS.split_whitespace().map(str::to_owned)).chain(names.iter().cloned());
     // AFL takes each word alone; the blank in front keeps it from running into the word before.
     let text: String = words.map(|word| format!("\" {word}\"\n")).collect();
-    fs::write(path, text).map_err(|error| BenchError::system(format!("write {}", path.display()), error))
+    fs::write(path, text).or_cant(format_args!("write {}", path.display()))
 }
 
 /// `sqlite3_keyword_name`: all keywords of the linked SQLite.

@@ -1,78 +1,64 @@
 //! The records of `bench fuzz`: what tells them apart, and how they are found again.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::EXPERIMENT;
-use super::afl_stats::AflStats;
-use super::campaign::Campaign;
-use super::shim::ShimReport;
-use crate::subjects::Method;
-use flashfork_measure::BenchError;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::{Ratio, Rounds, ratio_of_medians};
+use super::{EXPERIMENT, afl_stats::AflStats, campaign::Campaign};
+use crate::subjects::{Method, shim::ShimReport};
+use flashfork_measure::{Document, Ratio, Record, Result, Rounds, Row, Run, ratio_of_medians};
 
 const RATE: &str = "rate over time";
 const MEAN: &str = "mean rate of each slice";
 const START_UP: &str = "start-up";
 const EQUAL: &str = "edges after equal work";
 
-/// What all records of a run share.
+/// What records are made of: all of a run share this.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
-    /// Bytes of the database.
+pub(super) struct Made {
     pub database_bytes: u64,
     /// The CPU AFL and the fuzzed program share.
     pub cpu: usize,
 }
 
-impl Run {
-    /// The record of one slice of a method's time: executions per second in windows of a second.
-    pub(super) fn slice(
+impl Made {
+    /// Keeps one slice of a method's time: executions per second in windows of a second.
+    pub(super) fn keep_slice(
         self,
         method: Method,
         slice: usize,
         seed: u64,
         campaign: &Campaign,
-    ) -> Result<Record, BenchError> {
+        run: &mut Run,
+    ) -> Result {
         let ends: Vec<f64> = campaign.windows.iter().map(|window| window.end).collect();
-        let rates = campaign.windows.iter().map(|window| window.rate).collect();
-        let record = self.record(method, RATE, [("slice", json!(slice)), ("afl_seed", json!(seed))], "1/s", rates)?;
-        Ok(record.beside([
-            ("t_s", json!(ends)),
-            ("executions", json!(campaign.executions)),
-            ("seconds", json!(campaign.seconds)),
-            ("startup_s", json!(campaign.startup)),
-            ("afl", json!(campaign.afl)),
-            ("heap_huge_fraction", json!(campaign.pages.huge_fraction())),
-            ("shim", json!(campaign.shim)),
-        ]))
+        let row = self.row(method, RATE, "1/s").chosen("slice", slice).chosen("afl_seed", seed).beside(json!({
+            "t_s": ends,
+            "executions": campaign.executions,
+            "seconds": campaign.seconds,
+            "startup_s": campaign.startup,
+            "afl": campaign.afl,
+            "heap_huge_fraction": campaign.pages.huge_fraction(),
+            "shim": campaign.shim,
+        }));
+        run.keep(row, campaign.windows.iter().map(|window| window.rate).collect())
     }
 
-    /// Of a method's slices: the mean rates and the start-up times.
-    pub(super) fn of_slices(self, method: Method, slices: &[Slice]) -> Result<[Record; 2], BenchError> {
+    /// Keeps the mean rates and the start-up times of a method's slices.
+    pub(super) fn keep_slices(self, method: Method, slices: &[Slice], run: &mut Run) -> Result {
         let means = slices.iter().map(|slice| slice.executions as f64 / slice.seconds).collect();
-        let startups = slices.iter().map(|slice| slice.startup_s).collect();
-        Ok([self.record(method, MEAN, [], "1/s", means)?, self.record(method, START_UP, [], "s", startups)?])
+        run.keep(self.row(method, MEAN, "1/s"), means)?;
+        run.keep(self.row(method, START_UP, "s"), slices.iter().map(|slice| slice.startup_s).collect())
     }
 
-    /// The record of a method's coverage after as many executions as the slowest method managed in a slice.
-    pub(super) fn equal(self, method: Method, afl: &AflStats) -> Result<Record, BenchError> {
-        let record = self.record(method, EQUAL, [], "edges", vec![afl.edges as f64])?;
-        Ok(record.beside([("executions", json!(afl.executions)), ("afl", json!(afl))]))
+    /// Keeps a method's coverage after as many executions as the slowest method managed in a slice.
+    pub(super) fn keep_equal(self, method: Method, afl: &AflStats, run: &mut Run) -> Result {
+        let row = self.row(method, EQUAL, "edges").beside(json!({ "executions": afl.executions, "afl": afl }));
+        run.keep(row, vec![afl.edges as f64])
     }
 
-    fn record<const N: usize>(
-        self,
-        method: Method,
-        measure: &str,
-        chosen: [(&str, Value); N],
-        unit: &str,
-        samples: Vec<f64>,
-    ) -> Result<Record, BenchError> {
-        let all = [("measure", json!(measure)), ("database_bytes", json!(self.database_bytes))];
-        let record = Record::new(EXPERIMENT, method.name(), all.into_iter().chain(chosen), unit, samples)?;
-        Ok(record.beside([("cpu", json!(self.cpu))]))
+    fn row(self, method: Method, measure: &str, unit: &'static str) -> Row {
+        let chosen = json!({ "measure": measure, "database_bytes": self.database_bytes });
+        Row::of(method.as_ref(), unit, chosen).beside(json!({ "cpu": self.cpu }))
     }
 }
 
@@ -106,7 +92,7 @@ pub(super) fn slices(records: &[Record], method: Method) -> Vec<Slice> {
 
 /// AFL's account of `method` after equal work.
 pub(super) fn equal(document: &Document, method: Method) -> Option<AflStats> {
-    let record = document.find(EXPERIMENT, method.name(), &[("measure", json!(EQUAL))])?;
+    let record = document.find(EXPERIMENT, method.as_ref(), &[("measure", json!(EQUAL))])?;
     serde_json::from_value(record.observed.get("afl")?.clone()).ok()
 }
 
@@ -127,11 +113,8 @@ pub(super) fn ratio(document: &Document, method: Method, other: Method) -> Optio
 }
 
 fn series(records: &[Record], method: Method) -> impl Iterator<Item = &Record> {
-    records.iter().filter(move |record| {
-        record.experiment == EXPERIMENT
-            && record.method == method.name()
-            && record.chosen.get("measure") == Some(&json!(RATE))
-    })
+    let is = move |record: &&Record| record.method == method.as_ref() && record.text("measure") == Some(RATE);
+    records.iter().filter(is)
 }
 
 #[cfg(test)]
@@ -139,11 +122,9 @@ mod tests {
     use super::super::campaign::Window;
     use super::*;
     use crate::subjects::heap::HeapPages;
-    use flashfork_measure::host::HostCard;
+    use flashfork_measure::{Silent, experiment::Nowhere};
 
-    const RUN: Run = Run { database_bytes: 1 << 30, cpu: 1 };
-
-    fn slice(method: Method, slice: usize, rate: f64, seconds: f64) -> Record {
+    fn slice(method: Method, slice: usize, rate: f64, seconds: f64, run: &mut Run) {
         let afl = AflStats {
             version: "++4.04c".into(),
             executions: 1,
@@ -165,17 +146,18 @@ mod tests {
             pages: HeapPages { anonymous: 1, huge: 0 },
             shim: None,
         };
-        RUN.slice(method, slice, 9, &campaign).unwrap()
+        Made { database_bytes: 1 << 30, cpu: 1 }.keep_slice(method, slice, 9, &campaign, run).unwrap();
     }
 
     fn document() -> Document {
-        let mut records = Vec::new();
+        let mut silent = Silent;
+        let mut run = Run::new(EXPERIMENT, &Nowhere, &mut silent);
         for number in 0..2 {
-            records.push(slice(Method::Fork4k, number, 49.6, 10.0));
-            records.push(slice(Method::Seal, number, 990.0, 10.0));
+            slice(Method::Fork4k, number, 49.6, 10.0, &mut run);
+            slice(Method::Seal, number, 990.0, 10.0, &mut run);
         }
-        records.push(slice(Method::Seal, 2, 100.0, 20.0));
-        Document::new(HostCard::read().unwrap(), records)
+        slice(Method::Seal, 2, 100.0, 20.0, &mut run);
+        Document::here(run.records).unwrap()
     }
 
     #[test]

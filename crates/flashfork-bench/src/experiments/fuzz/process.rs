@@ -1,20 +1,16 @@
 //! One `afl-fuzz`: started the same way for every method, and never left behind.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use std::{fs::File, os::unix::process::CommandExt};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group, set_parent_process_death_signal};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::shim::ShimStats;
-use crate::subjects::Method;
-use crate::subjects::heap;
+use crate::subjects::{Method, command::on_one_cpu, heap, shim::ShimStats};
 use flashfork_core::environment;
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, OrCant, Result};
 
 /// How long one input may take, in milliseconds.
 const TIMEOUT: &str = "1000";
@@ -32,11 +28,8 @@ pub(super) struct Setup {
     pub target: PathBuf,
     /// The database image it loads.
     pub image: PathBuf,
-    /// The directory of seeds.
     pub seeds: PathBuf,
-    /// The dictionary.
     pub dictionary: PathBuf,
-    /// The shim.
     pub shim: PathBuf,
     /// The CPU AFL and the fuzzed program share.
     pub cpu: usize,
@@ -59,7 +52,7 @@ impl Fuzzer {
         output: &Path,
         counter: &Path,
         stats: Option<&ShimStats>,
-    ) -> Result<Self, BenchError> {
+    ) -> Result<Self> {
         let mut command = Command::new("afl-fuzz");
         command.arg("-i").arg(&setup.seeds).arg("-o").arg(output).arg("-x").arg(&setup.dictionary);
         command.args(["-t", TIMEOUT, "-m", "none", "-s", &seed.to_string()]);
@@ -69,7 +62,7 @@ impl Fuzzer {
         command.arg("--").arg(&setup.target).arg(&setup.image).arg(counter);
         environment(&mut command, setup, method, stats);
         let cpu = setup.cpu;
-        Self::spawn(command, output, move || prepare(method, cpu))
+        Self::spawn(command, output, move || on_one_cpu(cpu).and_then(|()| heap::choose(method)))
     }
 
     /// Starts a command that is `afl-fuzz`; `prepare` runs in the new process and makes system calls only. What it says
@@ -78,7 +71,7 @@ impl Fuzzer {
         mut command: Command,
         output: &Path,
         prepare: impl Fn() -> io::Result<()> + Send + Sync + 'static,
-    ) -> Result<Self, BenchError> {
+    ) -> Result<Self> {
         let failed = |error: io::Error| BenchError::system("start afl-fuzz", error);
         let log_path = output.with_extension("log");
         let log = File::options().create(true).truncate(true).read(true).write(true).open(log_path).map_err(failed)?;
@@ -91,7 +84,7 @@ impl Fuzzer {
     }
 
     /// The process that forks the clones, once it is there: the child of `afl-fuzz`.
-    pub(super) fn fork_server(&self) -> Result<i32, BenchError> {
+    pub(super) fn fork_server(&self) -> Result<i32> {
         let failed = |error: procfs::ProcError| BenchError::system("look for the fork server", io::Error::other(error));
         let parent = self.process.id() as i32;
         // Processes may end while the list is read.
@@ -101,7 +94,7 @@ impl Fuzzer {
     }
 
     /// Fails when AFL has ended, with its last words.
-    pub(super) fn check_running(&mut self) -> Result<(), BenchError> {
+    pub(super) fn check_running(&mut self) -> Result {
         match self.ended()? {
             None => Ok(()),
             Some(status) => Err(self.died(status)),
@@ -109,14 +102,14 @@ impl Fuzzer {
     }
 
     /// How AFL has ended, if it has.
-    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>, BenchError> {
-        self.process.try_wait().map_err(|error| BenchError::system("wait for afl-fuzz", error))
+    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.process.try_wait().or_cant("wait for afl-fuzz")
     }
 
     /// Has AFL write its files and end.
-    pub(super) fn stop(&mut self) -> Result<(), BenchError> {
+    pub(super) fn stop(&mut self) -> Result {
         // AFL tells its fork server to end; it is the one that must be told.
-        kill_process(self.pid(), Signal::INT).map_err(|errno| BenchError::system("stop afl-fuzz", errno))?;
+        kill_process(self.pid(), Signal::INT).or_cant("stop afl-fuzz")?;
         let begin = Instant::now();
         loop {
             match self.ended()? {
@@ -185,13 +178,4 @@ fn environment(command: &mut Command, setup: &Setup, method: Method, stats: Opti
         with_shim(command, &setup.shim);
         command.env(environment::STATS.name(), stats.path());
     }
-}
-
-/// Runs in the new process: its heap's pages, its CPU, and that it dies with this program.
-fn prepare(method: Method, cpu: usize) -> io::Result<()> {
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu);
-    sched_setaffinity(None, &cpus)?;
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    heap::choose(method)
 }

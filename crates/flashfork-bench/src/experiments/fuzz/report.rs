@@ -1,45 +1,35 @@
 //! The tables of `bench fuzz`.
 
-use super::EXPERIMENT;
-use super::afl_stats::AflStats;
 use super::found::{Slice, equal, mean_rate, methods, rates, ratio as of, slices};
+use super::{EXPERIMENT, afl_stats::AflStats};
 use crate::subjects::Method;
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::{Summary, median};
-use flashfork_measure::target;
-use flashfork_measure::target::{Bound, Target, Unit};
-use flashfork_terminal::size::show;
-use flashfork_terminal::table;
-use flashfork_terminal::table::{three_figures, time};
+use flashfork_measure::{Document, Record, Summary, Target, median, page, shown, target};
+use flashfork_terminal::{
+    size::show,
+    table::{self, three_figures, time},
+};
 
 /// The size the project's promise is about.
 const PROMISED: u64 = 1 << 30;
 /// By how much of it an image may be larger or smaller.
 const ABOUT: u64 = PROMISED / 10;
 
-/// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
     let mut parts = vec![heading(document), throughput(document), coverage(document), speedups(document)];
     if database(document).abs_diff(PROMISED) < ABOUT {
-        let promise = Target {
-            what: "executions per second: seal ÷ fork-4k".to_owned(),
-            bound: Bound::AtLeast(10.0),
-            unit: Unit::Times,
-            measured: of(document, Method::Seal, Method::Fork4k),
-        };
+        let found = of(document, Method::Seal, Method::Fork4k);
+        let promise = Target::at_least("executions per second: seal ÷ fork-4k", 10.0, found);
         parts.push(format!("Promises\n{}", target::render(&[promise])));
     }
     page(document, parts)
 }
 
 fn first(document: &Document) -> Option<&Record> {
-    document.records.iter().find(|record| record.experiment == EXPERIMENT)
+    document.of(EXPERIMENT).next()
 }
 
-/// Bytes of the database.
 fn database(document: &Document) -> u64 {
-    first(document).and_then(|record| record.chosen.get("database_bytes")?.as_u64()).unwrap_or(0)
+    first(document).and_then(|record| record.number("database_bytes")).unwrap_or(0)
 }
 
 fn heading(document: &Document) -> String {
@@ -69,9 +59,9 @@ fn throughput(document: &Document) -> String {
             }
         };
         vec![
-            method.name().to_owned(),
-            summary.map_or(String::new(), |rates| three_figures(rates.p50)),
-            summary.map_or(String::new(), |rates| format!("{}–{}", three_figures(rates.p10), three_figures(rates.p90))),
+            method.as_ref().to_owned(),
+            shown(summary.map(|rates| three_figures(rates.p50))),
+            shown(summary.map(|rates| format!("{}–{}", three_figures(rates.p10), three_figures(rates.p90)))),
             three_figures(mean_rate(&slices)),
             slices.len().to_string(),
             middle(shim().map(|shim| shim.fork_us).collect()).map_or(String::new(), time),
@@ -104,15 +94,15 @@ fn coverage(document: &Document) -> String {
         let equal = equal(document, method);
         let percent = slices.iter().map(|slice| slice.afl.coverage_percent).fold(0.0, f64::max);
         vec![
-            method.name().to_owned(),
+            method.as_ref().to_owned(),
             all(|slice| slice.executions).to_string(),
             most(|afl| afl.edges).to_string(),
             format!("{percent:.2} %"),
             most(|afl| afl.corpus).to_string(),
             all(|slice| slice.afl.crashes).to_string(),
             all(|slice| slice.afl.hangs).to_string(),
-            equal.as_ref().map_or(String::new(), |afl| afl.edges.to_string()),
-            equal.as_ref().map_or(String::new(), |afl| afl.executions.to_string()),
+            shown(equal.as_ref().map(|afl| afl.edges)),
+            shown(equal.as_ref().map(|afl| afl.executions)),
         ]
     };
     let rows: Vec<Vec<String>> = methods(&document.records).map(row).collect();

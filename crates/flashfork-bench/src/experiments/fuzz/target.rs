@@ -8,14 +8,13 @@ use std::process::{Command, Stdio};
 
 use flate2::read::GzDecoder;
 
-use flashfork_measure::error::is_missing;
-use flashfork_measure::{BenchError, Progress};
+use crate::subjects::command;
+use flashfork_measure::{BenchError, Result, Run, error::is_missing};
 
 /// The harness, and the source of the SQLite that is linked into this program.
 const HARNESS: &str = include_str!("../../../fuzz-target/harness.c");
 pub(super) const SQLITE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sqlite3.c.gz"));
 
-/// AFL's compiler.
 pub(super) const COMPILER: &str = "afl-clang-fast";
 /// One thread, no files; what else SQLite can do stays in, for there to be something to find.
 const FLAGS: [&str; 7] = [
@@ -34,24 +33,24 @@ const INSTALL: &str = "AFL++ is not installed, which bench fuzz needs; install D
 
 /// The compiled fuzz target: from the directory `keep_in`, or compiled in `scratch` and then moved there. Both must be
 /// on the same file system. Takes about a minute of one CPU.
-pub(super) fn obtain(keep_in: &Path, scratch: &Path, progress: &mut dyn Progress) -> Result<PathBuf, BenchError> {
+pub(super) fn obtain(keep_in: &Path, scratch: &Path, run: &mut Run) -> Result<PathBuf> {
     let compiler = compiler_version()?;
     let path = keep_in.join(format!("fuzz-target-{:016x}", fingerprint(&compiler)));
     if path.exists() {
         return Ok(path);
     }
-    progress.begin("compiling SQLite with AFL's instrumentation, about a minute", 1);
+    run.begin("compiling SQLite with AFL's instrumentation, about a minute", 1);
     let failed = |error: io::Error| BenchError::system(format!("make the fuzz target {}", path.display()), error);
     let dir = scratch.join("fuzz-target");
     fs::create_dir_all(&dir).map_err(failed)?;
     let made = compile(&dir)?;
     fs::rename(made, &path).map_err(failed)?;
-    progress.step();
+    run.step();
     Ok(path)
 }
 
 /// Also finds out whether AFL++ is there at all.
-pub(super) fn compiler_version() -> Result<String, BenchError> {
+pub(super) fn compiler_version() -> Result<String> {
     let output = Command::new(COMPILER).arg("--version").stdin(Stdio::null()).output();
     let output = output.map_err(|error| match is_missing(&error) {
         true => BenchError::Unable(INSTALL.into()),
@@ -67,30 +66,15 @@ fn fingerprint(compiler: &str) -> u64 {
     hasher.finish()
 }
 
-fn compile(dir: &Path) -> Result<PathBuf, BenchError> {
+fn compile(dir: &Path) -> Result<PathBuf> {
     let failed = |error: io::Error| BenchError::system("unpack the source of the fuzz target", error);
     fs::write(dir.join("harness.c"), HARNESS).map_err(failed)?;
     let mut sqlite = BufWriter::new(File::create(dir.join("sqlite3.c")).map_err(failed)?);
     io::copy(&mut GzDecoder::new(SQLITE), &mut sqlite).map_err(failed)?;
     sqlite.into_inner().map_err(|error| failed(error.into_error()))?;
-    let made = dir.join("harness");
-    let output = Command::new(COMPILER)
-        .args(FLAGS)
-        .args(["-o", "harness", "harness.c", "-lm"])
-        .current_dir(dir)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| BenchError::system(format!("run {COMPILER}"), error))?;
-    if output.status.success() && made.exists() {
-        return Ok(made);
-    }
-    let words = String::from_utf8_lossy(&output.stderr);
-    let last: Vec<&str> = words.lines().rev().filter(|line| line.contains("rror")).take(3).collect();
-    Err(BenchError::Unable(format!(
-        "{COMPILER} could not compile the fuzz target ({}): {}",
-        output.status,
-        last.join("; ")
-    )))
+    let mut compiler = Command::new(COMPILER);
+    command::compile(compiler.args(FLAGS).args(["-o", "harness", "harness.c", "-lm"]).current_dir(dir))?;
+    Ok(dir.join("harness"))
 }
 
 #[cfg(test)]

@@ -3,65 +3,51 @@
 use std::ffi::{CStr, CString, c_long, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::subjects::Method;
-use crate::subjects::engine::{self, Pages, Side};
-use flashfork_measure::worker::Subject;
-use flashfork_measure::{BenchError, pin};
+use crate::subjects::{
+    Method,
+    clock::us,
+    engine::{self, Pages},
+};
+use flashfork_measure::{BenchError, OrCant, Result, Subject, pin};
 
 /// Bytes of memory besides that are sealed, so that a seal has something to do either way.
 const BESIDES: usize = 4 << 20;
 
 /// What becomes of the libraries' data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Way {
     /// Nothing, and nothing else is sealed.
+    #[strum(serialize = "fork")]
     Plain,
     /// It is left out of a seal.
+    #[strum(serialize = "left out")]
     SealedWithout,
-    /// It is sealed.
     Sealed,
 }
 
 impl Way {
     /// Baseline first.
     pub(crate) const ALL: [Self; 3] = [Self::Plain, Self::SealedWithout, Self::Sealed];
-
-    /// The name in records.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "fork",
-            Self::SealedWithout => "left out",
-            Self::Sealed => "sealed",
-        }
-    }
 }
 
 /// What a clone does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 pub(crate) enum Task {
-    /// It ends.
+    #[strum(serialize = "ends")]
     End,
     /// It calls into every library first.
+    #[strum(serialize = "uses each")]
     Use,
 }
 
 impl Task {
     pub(crate) const ALL: [Self; 2] = [Self::End, Self::Use];
-
-    /// The name in records.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::End => "ends",
-            Self::Use => "uses each",
-        }
-    }
 }
 
-/// What to prepare.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
     pub way: Way,
@@ -69,7 +55,6 @@ pub(crate) struct Spec {
     pub cpu: usize,
 }
 
-/// What was prepared.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ready {
     /// Bytes sealed.
@@ -88,7 +73,6 @@ pub(crate) struct Ask {
 /// What one clone took, in microseconds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Phases {
-    /// The fork call.
     pub fork: f64,
     /// From before it until the clone is reaped.
     pub cycle: f64,
@@ -111,7 +95,7 @@ impl Subject for LibrariesSubject {
     type Ask = Ask;
     type Reply = Vec<Phases>;
 
-    fn prepare(spec: Spec) -> Result<(Self, Ready), BenchError> {
+    fn prepare(spec: Spec) -> Result<(Self, Ready)> {
         pin::pin(spec.cpu)?;
         let functions = spec.libraries.iter().map(|path| load(path)).collect::<Result<Vec<_>, _>>()?;
         let besides = vec![1; BESIDES];
@@ -123,50 +107,32 @@ impl Subject for LibrariesSubject {
             _ => (Method::Seal, engine::seal(Pages::Auto, 0)?.bytes),
         };
         let maps = std::fs::read_to_string("/proc/self/maps");
-        let mappings = maps.map_err(|error| BenchError::system("read the list of mappings", error))?.lines().count();
+        let mappings = maps.or_cant("read the list of mappings")?.lines().count();
         Ok((Self { method, functions, _besides: besides }, Ready { sealed, mappings }))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Vec<Phases>, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Vec<Phases>> {
         self.clone_once(ask.task)?;
         (0..ask.count).map(|_| self.clone_once(ask.task)).collect()
     }
 }
 
 impl LibrariesSubject {
-    fn clone_once(&self, task: Task) -> Result<Phases, BenchError> {
-        let begin = Instant::now();
-        // SAFETY: the worker has one thread, and the child ends in `_exit`.
-        match unsafe { engine::fork(self.method) } {
-            Ok(Side::Child) => {
-                let used = match task {
-                    Task::End => true,
-                    // SAFETY: the libraries are loaded, and nobody else runs in this clone.
-                    Task::Use => self.functions.iter().all(|function| unsafe { function(1) == 1 }),
-                };
-                // SAFETY: ends the process without running anything of the parent's.
-                unsafe { libc::_exit(i32::from(!used)) }
-            }
-            Ok(Side::Parent(pid)) => {
-                let fork = begin.elapsed();
-                let status = engine::reap(pid)?;
-                let cycle = begin.elapsed();
-                if status.exit_status() != Some(0) {
-                    let what = "using libraries".into();
-                    return Err(BenchError::Clone {
-                        what,
-                        status: format!("{status:?}: their data isn't its parent's"),
-                    });
-                }
-                Ok(Phases { fork: fork.as_secs_f64() * 1e6, cycle: cycle.as_secs_f64() * 1e6 })
-            }
-            Err(error) => Err(BenchError::system("fork", error)),
-        }
+    fn clone_once(&self, task: Task) -> Result<Phases> {
+        // SAFETY: the worker has one thread; the libraries are loaded, and nobody else runs in the clone.
+        let cloned = unsafe {
+            engine::in_clone(self.method, || match task {
+                Task::End => 0,
+                Task::Use => i32::from(!self.functions.iter().all(|function| function(1) == 1)),
+            })
+        }?;
+        cloned.check(|| "using libraries".to_owned(), &[(1, "their data isn't its parent's")])?;
+        Ok(Phases { fork: us(cloned.call), cycle: us(cloned.whole) })
     }
 }
 
 /// Loads a library; gives its function.
-fn load(path: &Path) -> Result<Use, BenchError> {
+fn load(path: &Path) -> Result<Use> {
     let failed = || BenchError::Unable(format!("{} can't be loaded", path.display()));
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| failed())?;
     // SAFETY: a library made for this, whose constructor fills its data; the function has this type in its source.
@@ -184,7 +150,7 @@ fn load(path: &Path) -> Result<Use, BenchError> {
 }
 
 /// Keeps the data of the library that has this function out of every seal.
-fn leave_out(function: Use) -> Result<(), BenchError> {
+fn leave_out(function: Use) -> Result {
     // SAFETY: the loader fills the structure, for which zeros are a value; the name lives as long as the library.
     let name = unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
@@ -194,7 +160,7 @@ fn leave_out(function: Use) -> Result<(), BenchError> {
         CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned()
     };
     let maps = std::fs::read_to_string("/proc/self/maps");
-    let maps = maps.map_err(|error| BenchError::system("read the list of mappings", error))?;
+    let maps = maps.or_cant("read the list of mappings")?;
     let own: Vec<&str> = maps.lines().filter(|line| line.ends_with(&name)).collect();
     let address = |text: Option<&str>| text.and_then(|text| usize::from_str_radix(text, 16).ok());
     // Relocated pages and data lie behind the code.
@@ -205,5 +171,5 @@ fn leave_out(function: Use) -> Result<(), BenchError> {
     let (Some(start), Some(end)) = (start, end) else {
         return Err(BenchError::Unable(format!("{name} is not mapped as libraries are")));
     };
-    flashfork::exclude(start as *const u8, end - start).map_err(|error| BenchError::Unable(error.to_string()))
+    flashfork::exclude(start as *const u8, end - start).map_err(BenchError::unable)
 }

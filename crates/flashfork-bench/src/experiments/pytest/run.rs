@@ -1,15 +1,14 @@
 //! One run of a suite, timed as a shell sees it.
 
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::{os::unix::process::CommandExt, time::Instant};
 
 use serde::Deserialize;
 
-use super::PytestOptions;
-use super::way::Way;
-use flashfork_measure::BenchError;
+use super::{PytestOptions, way::Way};
+use crate::subjects::clock::micros;
+use flashfork_measure::{BenchError, OrCant, Result};
 
 /// The plugin that tells how tests ended, and when.
 const TIMES: &str = include_str!("times.py");
@@ -49,9 +48,8 @@ pub(super) struct Runner {
 
 impl Runner {
     /// With the plugin in `place`.
-    pub(super) fn new(options: &PytestOptions, place: &Path) -> Result<Self, BenchError> {
-        std::fs::write(place.join(format!("{PLUGIN}.py")), TIMES)
-            .map_err(|error| BenchError::system("write a plugin of pytest", error))?;
+    pub(super) fn new(options: &PytestOptions, place: &Path) -> Result<Self> {
+        std::fs::write(place.join(format!("{PLUGIN}.py")), TIMES).or_cant("write a plugin of pytest")?;
         Ok(Self {
             python: options.python.clone(),
             forked_python: options.forked_python.clone(),
@@ -82,12 +80,12 @@ impl Runner {
     }
 
     /// Runs the suite in `dir`: the microseconds from the start until pytest had ended, and how the tests did.
-    pub(super) fn once(&self, way: Way, dir: &Path) -> Result<(f64, Told), BenchError> {
+    pub(super) fn once(&self, way: Way, dir: &Path) -> Result<(f64, Told)> {
         let what = || format!("running the tests in {} by {}", dir.display(), way.title());
         let told = self.place.join("told");
         let _ = std::fs::remove_file(&told);
         let python =
-            self.python(way).ok_or_else(|| BenchError::Unable(format!("there is no Python for {}", way.name())))?;
+            self.python(way).ok_or_else(|| BenchError::Unable(format!("there is no Python for {}", way.as_ref())))?;
         let mut command = Command::new(python);
         command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", PLUGIN]);
         command.args(way.arguments(&self.workers)).current_dir(dir).env_remove("PYTEST_ADDOPTS");
@@ -96,8 +94,8 @@ impl Runner {
         // Out of reach of the terminal's Ctrl-C, which ends the experiment after the run.
         command.stdin(Stdio::null()).process_group(0);
         let begin = Instant::now();
-        let output = command.output().map_err(|error| BenchError::system(what(), error))?;
-        let whole = begin.elapsed().as_secs_f64() * 1e6;
+        let output = command.output().or_cant(what())?;
+        let whole = micros(begin);
         let found = std::fs::read(&told).ok().and_then(|text| serde_json::from_slice::<Told>(&text).ok());
         // 1: some have failed, which the caller compares.
         match (output.status.code(), found) {

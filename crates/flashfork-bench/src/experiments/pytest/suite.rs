@@ -1,20 +1,19 @@
 //! The suites of tests.
 
-use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fmt::Write, fs};
 
 use clap::ValueEnum;
 
-use super::PytestOptions;
-use super::way::Way;
-use flashfork_measure::BenchError;
+use super::{PytestOptions, way::Way};
+use flashfork_measure::{BenchError, Result};
 
 /// What the suite with a large fixture is.
 const FIXTURE: &str = include_str!("fixture_suite.py");
 
 /// A suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Suite {
     /// 2,000 small tests in 40 files that import numpy and pandas
     Small,
@@ -29,16 +28,6 @@ pub enum Suite {
 impl Suite {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Small, Self::Real, Self::Fixture, Self::Program];
-
-    /// The name in records.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Small => "small",
-            Self::Real => "real",
-            Self::Fixture => "fixture",
-            Self::Program => "program",
-        }
-    }
 
     /// The ways to run it that are compared.
     pub(super) fn ways(self) -> &'static [Way] {
@@ -56,8 +45,8 @@ impl Suite {
     }
 
     /// Writes it into `place`, and returns the directory to run pytest in; or the reason why there is none.
-    pub(super) fn write(self, options: &PytestOptions, place: &Path) -> Result<Result<PathBuf, String>, BenchError> {
-        let dir = place.join(self.name());
+    pub(super) fn write(self, options: &PytestOptions, place: &Path) -> Result<Result<PathBuf, String>> {
+        let dir = place.join(self.as_ref());
         let failed = |error| BenchError::system("write a suite of tests", error);
         let (files, tests) = self.shape(options.quick);
         match (self, &options.real) {

@@ -1,38 +1,30 @@
 //! Ways to run a suite.
 
 /// How tests are run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Way {
     /// By pytest alone, in one process.
     Plain,
     /// By workers of xdist, which are started anew and collect anew.
     Xdist,
     /// Each in a fork by pytest-forked, which sets up all its fixtures there.
+    #[strum(serialize = "pytest-forked")]
     Forked,
     /// In as many clones as xdist has workers.
     Clones,
     /// Each in a clone, made where its function scope begins; large memory is sealed.
+    #[strum(serialize = "clone-each")]
     Each,
     /// The same by plain forks.
+    #[strum(serialize = "clone-each-fork")]
     EachByFork,
     /// The same by plain forks, and memory on transparent huge pages.
+    #[strum(serialize = "clone-each-thp")]
     EachOnThp,
 }
 
 impl Way {
-    /// The name in records.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Xdist => "xdist",
-            Self::Forked => "pytest-forked",
-            Self::Clones => "clones",
-            Self::Each => "clone-each",
-            Self::EachByFork => "clone-each-fork",
-            Self::EachOnThp => "clone-each-thp",
-        }
-    }
-
     /// For people.
     pub(super) fn title(self) -> &'static str {
         match self {

@@ -1,19 +1,16 @@
 //! The little of Redis's protocol (RESP) that is needed.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::{os::unix::net::UnixStream, path::Path};
 
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, Result};
 
-/// One connection.
 #[derive(Debug)]
 pub(super) struct Client {
     stream: UnixStream,
     replies: BufReader<UnixStream>,
 }
 
-/// Adds a command to what will be sent.
 pub(super) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     out.extend(format!("*{}\r\n", words.len()).bytes());
     for word in words {
@@ -33,12 +30,12 @@ impl Client {
         Ok(Self { replies: BufReader::with_capacity(1 << 18, stream.try_clone()?), stream })
     }
 
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), BenchError> {
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result {
         self.stream.write_all(bytes).map_err(failed)
     }
 
     /// Reads one reply; its text, or that of a string. An error of Redis's is one here.
-    pub(super) fn reply(&mut self) -> Result<Vec<u8>, BenchError> {
+    pub(super) fn reply(&mut self) -> Result<Vec<u8>> {
         let mut line = Vec::new();
         self.replies.read_until(b'\n', &mut line).map_err(failed)?;
         let Some((&kind, rest)) = line.strip_suffix(b"\r\n").and_then(|line| line.split_first()) else {
@@ -58,7 +55,7 @@ impl Client {
         }
     }
 
-    pub(super) fn ask(&mut self, words: &[&str]) -> Result<Vec<u8>, BenchError> {
+    pub(super) fn ask(&mut self, words: &[&str]) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         command(&mut out, &words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
         self.send(&out)?;

@@ -1,14 +1,10 @@
 //! Clients that keep requests under way and time each answer.
 
-use std::collections::VecDeque;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::{collections::VecDeque, path::PathBuf, sync::Arc, thread::JoinHandle, time::Instant};
 
 use super::client::{Client, command};
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, OrCant, Result};
 
 /// One request in so many writes (memtier_benchmark's default).
 const WRITES: u64 = 11;
@@ -22,24 +18,17 @@ const ENDING: u8 = 2;
 /// Running clients.
 pub(super) struct Load {
     stage: Arc<AtomicU8>,
-    clients: Vec<JoinHandle<Result<Vec<u32>, BenchError>>>,
+    clients: Vec<JoinHandle<Result<Vec<u32>>>>,
     begun: std::cell::Cell<Instant>,
 }
 
 impl Load {
     /// Starts clients; their answers aren't counted yet.
-    pub(super) fn start(
-        socket: PathBuf,
-        connections: u32,
-        depth: u32,
-        keys: u64,
-        seed: u64,
-    ) -> Result<Self, BenchError> {
+    pub(super) fn start(socket: PathBuf, connections: u32, depth: u32, keys: u64, seed: u64) -> Result<Self> {
         let stage = Arc::new(AtomicU8::new(WARMING));
         let mut clients = Vec::new();
         for number in 0..connections {
-            let client =
-                Client::connect(&socket).map_err(|error| BenchError::system("connect to redis-server", error))?;
+            let client = Client::connect(&socket).or_cant("connect to redis-server")?;
             let stage = Arc::clone(&stage);
             let random = fastrand::Rng::with_seed(seed ^ u64::from(number));
             clients.push(std::thread::spawn(move || drive(client, depth as usize, keys, random, &stage)));
@@ -54,7 +43,7 @@ impl Load {
     }
 
     /// Ends the clients; every counted latency in microseconds, and the seconds it took.
-    pub(super) fn end(self) -> Result<(Vec<u32>, f64), BenchError> {
+    pub(super) fn end(self) -> Result<(Vec<u32>, f64)> {
         self.stage.store(ENDING, SeqCst);
         let seconds = self.begun.get().elapsed().as_secs_f64();
         let mut all = Vec::new();
@@ -67,13 +56,7 @@ impl Load {
 }
 
 /// One connection: sends as many requests as answers came, so that `depth` are under way.
-fn drive(
-    mut client: Client,
-    depth: usize,
-    keys: u64,
-    mut random: fastrand::Rng,
-    stage: &AtomicU8,
-) -> Result<Vec<u32>, BenchError> {
+fn drive(mut client: Client, depth: usize, keys: u64, mut random: fastrand::Rng, stage: &AtomicU8) -> Result<Vec<u32>> {
     /// Answers read before the next requests are sent.
     const STEP: usize = 64;
     let mut sent: VecDeque<Instant> = VecDeque::with_capacity(depth);

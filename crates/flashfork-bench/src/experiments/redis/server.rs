@@ -5,10 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
-use crate::subjects::Method;
-use flashfork_core::environment;
-use flashfork_measure::BenchError;
-use flashfork_measure::workdir::WorkDir;
+use crate::subjects::{Method, shim::preload};
+use flashfork_measure::{BenchError, OrCant, Result, WorkDir};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes a key of `DEBUG POPULATE` with values of this length takes in memory, about.
@@ -24,7 +22,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts one and waits until it answers.
-    pub(super) fn start(method: Method, shim: &Path) -> Result<Self, BenchError> {
+    pub(super) fn start(method: Method, shim: &Path) -> Result<Self> {
         let place = WorkDir::new(None)?;
         let mut command = Command::new("redis-server");
         command.args(["--port", "0", "--save", "", "--daemonize", "no", "--enable-debug-command", "yes"]);
@@ -35,16 +33,9 @@ impl Server {
             Method::ForkThp => command.args(["--disable-thp", "no"]).env("MALLOC_CONF", "thp:always"),
             Method::Hugetlb => return Err(BenchError::Unable("Redis takes no pages from the host's pool".into())),
         };
-        if matches!(method, Method::Seal | Method::Odf) {
-            let engine = if method == Method::Seal { "seal" } else { "odf" };
-            command
-                .env("LD_PRELOAD", shim)
-                .env(environment::ENGINE.name(), engine)
-                .env(environment::THREADS.name(), "stop");
-        }
+        preload(&mut command, shim, method);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut process =
-            command.spawn().map_err(|error| BenchError::system("start redis-server (Debian: redis-server)", error))?;
+        let mut process = command.spawn().or_cant("start redis-server (Debian: redis-server)")?;
         let begin = Instant::now();
         loop {
             if let Ok(mut client) = Client::connect(&place.path().join("socket"))
@@ -52,7 +43,7 @@ impl Server {
             {
                 return Ok(Self { process, client, place });
             }
-            let ended = process.try_wait().map_err(|error| BenchError::system("wait for redis-server", error))?;
+            let ended = process.try_wait().or_cant("wait for redis-server")?;
             if ended.is_some() || begin.elapsed() > PATIENCE {
                 end(&mut process);
                 return Err(BenchError::Unable("redis-server does not start".into()));
@@ -66,14 +57,14 @@ impl Server {
     }
 
     /// Fills it with about `size` bytes; how many keys that are (`key:0` and up).
-    pub(super) fn fill(&mut self, size: u64) -> Result<u64, BenchError> {
+    pub(super) fn fill(&mut self, size: u64) -> Result<u64> {
         let keys = (size / KEY).max(1);
         self.client.ask(&["DEBUG", "POPULATE", &keys.to_string(), "key", &VALUE.to_string()])?;
         Ok(keys)
     }
 
     /// Takes a snapshot and waits for its end; microseconds of its fork, as Redis tells.
-    pub(super) fn snapshot(&mut self) -> Result<f64, BenchError> {
+    pub(super) fn snapshot(&mut self) -> Result<f64> {
         self.client.ask(&["BGSAVE"])?;
         let begin = Instant::now();
         while self.info("rdb_bgsave_in_progress")? != "0" {
@@ -91,25 +82,24 @@ impl Server {
         text.parse().map_err(|_| BenchError::Unable(format!("Redis says its fork took '{text}' microseconds")))
     }
 
-    fn info(&mut self, field: &str) -> Result<String, BenchError> {
+    fn info(&mut self, field: &str) -> Result<String> {
         let text = String::from_utf8_lossy(&self.client.ask(&["INFO"])?).into_owned();
         let found = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':').map(str::trim));
         found.map(str::to_owned).ok_or_else(|| BenchError::Unable(format!("INFO of Redis lacks {field}")))
     }
 
-    /// Whether its memory is sealed now.
-    pub(super) fn is_sealed(&self) -> Result<bool, BenchError> {
+    pub(super) fn is_sealed(&self) -> Result<bool> {
         let path = format!("/proc/{}/maps", self.process.id());
-        let maps = std::fs::read_to_string(&path).map_err(|error| BenchError::system(format!("read {path}"), error))?;
+        let maps = std::fs::read_to_string(&path).or_cant(format_args!("read {path}"))?;
         Ok(maps.contains("/memfd:flashfork:"))
     }
 
     /// Ends it, without a last snapshot.
-    pub(super) fn stop(mut self) -> Result<(), BenchError> {
+    pub(super) fn stop(mut self) -> Result {
         let mut out = Vec::new();
         super::client::command(&mut out, &[b"SHUTDOWN", b"NOSAVE"]);
         self.client.send(&out)?;
-        let status = self.process.wait().map_err(|error| BenchError::system("wait for redis-server", error))?;
+        let status = self.process.wait().or_cant("wait for redis-server")?;
         if status.success() { Ok(()) } else { Err(BenchError::Void(format!("redis-server ended with {status}"))) }
     }
 }

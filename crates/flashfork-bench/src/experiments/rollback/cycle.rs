@@ -8,18 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use super::pages::{Accesses, Pages};
 use super::{Measure, unable};
-use crate::subjects::engine;
-use flashfork_measure::sampling::Visit;
-use flashfork_measure::worker::Subject;
-use flashfork_measure::{BenchError, pin};
+use crate::subjects::{clock::micros, engine};
+use flashfork_measure::{Result, Subject, Visit, pin};
 
 /// Cycles of a visit, and those before them that aren't counted: caches are full of the other workers' data.
 const CYCLES: usize = 60;
 const UNCOUNTED: usize = 4;
 
 /// How one input's writes are kept from the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Kept {
     /// The region drops them.
     Dropping,
@@ -33,16 +32,6 @@ pub(crate) enum Kept {
 
 impl Kept {
     pub(crate) const ALL: [Kept; 4] = [Kept::Dropping, Kept::Copying, Kept::Automatic, Kept::Fork];
-
-    /// Its name in records.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Dropping => "dropping",
-            Self::Copying => "copying",
-            Self::Automatic => "automatic",
-            Self::Fork => "fork",
-        }
-    }
 }
 
 /// What a worker prepares.
@@ -71,11 +60,9 @@ impl Subject for CycleSubject {
     type Ask = ();
     type Reply = Visit<Measure>;
 
-    fn prepare(spec: CycleSpec) -> Result<(Self, bool), BenchError> {
+    fn prepare(spec: CycleSpec) -> Result<(Self, bool)> {
         pin::pin(spec.cpu)?;
-        for file in engine::own_code() {
-            flashfork::code::trust(&file).map_err(|e| BenchError::Unable(e.to_string()))?;
-        }
+        engine::trust_own_code()?;
         let mut region = super::prepare(spec.size, PageSize::Auto)?;
         if spec.kept == Kept::Fork {
             engine::seal(engine::Pages::Auto, 0)?;
@@ -92,7 +79,7 @@ impl Subject for CycleSubject {
         Ok((Self { spec, region, pages, random: fastrand::Rng::with_seed(spec.size) }, is_so))
     }
 
-    fn answer(&mut self, (): ()) -> Result<Visit<Measure>, BenchError> {
+    fn answer(&mut self, (): ()) -> Result<Visit<Measure>> {
         let (mut taken, mut all) = (Vec::new(), Vec::new());
         for cycle in 0..CYCLES + UNCOUNTED {
             let input = self.pages.choose(&mut self.random);
@@ -102,7 +89,7 @@ impl Subject for CycleSubject {
                     let begin = Instant::now();
                     self.pages.access(&input);
                     self.region.rollback().map_err(unable)?;
-                    begin.elapsed().as_nanos() as f64 / 1e3
+                    micros(begin)
                 }
             };
             if cycle >= UNCOUNTED {

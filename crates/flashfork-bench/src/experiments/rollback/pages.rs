@@ -1,13 +1,9 @@
 //! Memory whose pages an input reads and writes.
 
-use std::time::Instant;
-
-use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
 
-use crate::subjects::engine::{self, Side};
-use crate::subjects::{Method, PAGE};
-use flashfork_measure::BenchError;
+use crate::subjects::{Method, PAGE, clock::us, engine};
+use flashfork_measure::{BenchError, Result};
 
 /// Pages read and pages written in a cycle.
 const READ: usize = 25;
@@ -17,22 +13,14 @@ const HOT: usize = 64;
 const NEAR: usize = 8;
 
 /// Where accesses go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Accesses {
     /// To the same few pages.
     Hot,
     /// Anywhere.
     Scattered,
-}
-
-impl Accesses {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Hot => "hot",
-            Self::Scattered => "scattered",
-        }
-    }
 }
 
 /// What one input accesses.
@@ -84,24 +72,20 @@ impl Pages {
     }
 
     /// Has a clone do `work`, and waits for its end; how long that took, in microseconds.
-    pub(crate) fn in_clone(&self, work: impl FnOnce(&Self)) -> Result<f64, BenchError> {
-        let begin = Instant::now();
+    pub(crate) fn in_clone(&self, work: impl FnOnce(&Self)) -> Result<f64> {
         // SAFETY: the child works and ends.
-        match unsafe { engine::fork(Method::Seal) }.map_err(|e| BenchError::system("fork", e))? {
-            Side::Child => {
+        let cloned = unsafe {
+            engine::in_clone(Method::Seal, || {
                 work(self);
-                // SAFETY: ends the child.
-                unsafe { libc::_exit(0) }
-            }
-            Side::Parent(pid) => match engine::reap(pid)? {
-                status if WaitStatus::exit_status(status) == Some(0) => Ok(begin.elapsed().as_nanos() as f64 / 1e3),
-                status => Err(BenchError::Void(format!("a clone ended with {status:?}"))),
-            },
-        }
+                0
+            })
+        }?;
+        cloned.check(|| "accessing pages".to_owned(), &[])?;
+        Ok(us(cloned.whole))
     }
 
     /// Looks at pages that have been written.
-    pub(crate) fn check(&self, pages: &[usize]) -> Result<(), BenchError> {
+    pub(crate) fn check(&self, pages: &[usize]) -> Result {
         let wrong = pages.iter().find(|page| {
             // SAFETY: inside the memory, and aligned.
             let number = unsafe { self.byte(**page, 0).cast::<usize>().read_volatile() };

@@ -8,16 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use flashfork::{SnapshotOptions, discard_snapshot, restore, snapshot};
 use flashfork_core::snapshot::{Way, copies_back, go_back_by};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::cycle::{CycleSpec, Kept};
 use super::pages::Pages;
 use super::{FILL, Measure};
-use crate::subjects::PAGE;
-use crate::subjects::engine;
-use flashfork_measure::sampling::Visit;
-use flashfork_measure::worker::Subject;
-use flashfork_measure::{BenchError, pin};
+use crate::subjects::{PAGE, clock::monotonic, engine, memory};
+use flashfork_measure::{BenchError, OrCant, Result, Subject, Visit, pin};
 
 /// Cycles of a visit, and those before them that aren't counted: a process that chooses has made up its mind by then.
 const CYCLES: usize = 100;
@@ -25,7 +21,6 @@ const UNCOUNTED: usize = 150;
 /// Blocks of an input.
 const BLOCKS: usize = 40;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct ProcessSubject {
     spec: CycleSpec,
@@ -50,20 +45,15 @@ impl Subject for ProcessSubject {
     type Ask = ();
     type Reply = Visit<Measure>;
 
-    fn prepare(spec: CycleSpec) -> Result<(Self, bool), BenchError> {
+    fn prepare(spec: CycleSpec) -> Result<(Self, bool)> {
         pin::pin(spec.cpu)?;
-        for file in engine::own_code() {
-            flashfork::code::trust(&file).map_err(|e| BenchError::Unable(e.to_string()))?;
-        }
-        let map = |len: usize, flags| {
-            // SAFETY: a fresh mapping, never unmapped.
-            unsafe { mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }
-                .map_err(|errno| BenchError::system("map memory", errno))
-        };
-        // SAFETY: as large as the struct, of which zeros are valid.
-        let outside = unsafe { &*map(size_of::<Outside>(), MapFlags::SHARED)?.cast::<Outside>() };
+        engine::trust_own_code()?;
+        // SAFETY: zeros are atomics.
+        let outside = unsafe { memory::shared::<Outside>()? };
         let len = usize::try_from(spec.size).map_err(|_| BenchError::Unable("that can't be addressed".into()))?;
-        let start = map(len, MapFlags::PRIVATE)?.cast::<u8>();
+        // SAFETY: a fresh mapping, never unmapped.
+        let start = unsafe { mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
+        let start = start.or_cant("map memory")?.cast::<u8>();
         for number in 0..len / PAGE {
             // SAFETY: inside the mapping.
             unsafe {
@@ -84,7 +74,7 @@ impl Subject for ProcessSubject {
         Ok((subject, can))
     }
 
-    fn answer(&mut self, (): ()) -> Result<Visit<Measure>, BenchError> {
+    fn answer(&mut self, (): ()) -> Result<Visit<Measure>> {
         if self.spec.kept == Kept::Fork {
             return self.fork();
         }
@@ -99,7 +89,7 @@ impl Subject for ProcessSubject {
         let turn = snapshot(&SnapshotOptions::default()).map_err(unable)? as usize;
         let Outside { copied, ends } = self.outside;
         let input = |turn: usize| self.pages.choose(&mut fastrand::Rng::with_seed(seed + turn as u64));
-        ends[turn].store(nanoseconds(), SeqCst);
+        ends[turn].store(monotonic(), SeqCst);
         if turn < CYCLES + UNCOUNTED {
             self.work(&input(turn));
             // SAFETY: nothing outside of memory is used but the clock and the shared page.
@@ -134,7 +124,7 @@ impl ProcessSubject {
         }
     }
 
-    fn fork(&mut self) -> Result<Visit<Measure>, BenchError> {
+    fn fork(&mut self) -> Result<Visit<Measure>> {
         let (mut taken, mut written) = (Vec::new(), Vec::new());
         for _ in 0..CYCLES {
             let input = self.pages.choose(&mut self.random);
@@ -144,9 +134,4 @@ impl ProcessSubject {
         self.pages.check(&written)?;
         Ok(vec![(Measure::Cycle, taken)])
     }
-}
-
-fn nanoseconds() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -1,25 +1,17 @@
 //! The worker of `bench rollback`: a process that goes back as a whole.
 
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use flashfork::{SnapshotOptions, discard_snapshot, restore, snapshot};
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::Measure;
-use crate::subjects::engine::own_code;
-use crate::subjects::parent::Spec;
-use crate::subjects::{Region, WORDS_PER_PAGE, word};
-use flashfork_measure::BenchError;
-use flashfork_measure::sampling::Visit;
-use flashfork_measure::worker::Subject;
+use crate::subjects::{Region, WORDS_PER_PAGE, clock::monotonic, engine, memory, parent::Spec, word};
+use flashfork_measure::{BenchError, Result, Subject, Visit};
 
 /// Most turns of one request.
 const MOST: usize = 64;
 
-/// A prepared process.
 #[derive(Debug)]
 pub(crate) struct RollbackSubject {
     region: Region,
@@ -49,37 +41,32 @@ impl Subject for RollbackSubject {
     type Ask = Ask;
     type Reply = Visit<Measure>;
 
-    fn prepare(spec: Spec) -> Result<(Self, ()), BenchError> {
-        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a fresh mapping of zeros, which are valid atomics; never unmapped.
-        let at =
-            unsafe { mmap_anonymous(null_mut(), size_of::<Outside>(), prot, flags).map(|at| &*at.cast::<Outside>()) };
-        let outside = at.map_err(|errno| BenchError::system("map shared memory", errno))?;
-        for file in own_code() {
-            flashfork::code::trust(&file).map_err(|e| BenchError::Unable(e.to_string()))?;
-        }
+    fn prepare(spec: Spec) -> Result<(Self, ())> {
+        // SAFETY: zeros are atomics.
+        let outside = unsafe { memory::shared()? };
+        engine::trust_own_code()?;
         Ok((Self { region: spec.fill()?, outside }, ()))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Self::Reply, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Self::Reply> {
         let unable = |error: flashfork::SnapshotError| BenchError::Unable(error.to_string());
         let Outside { begun, write, back } = self.outside;
         // One turn more, the first, is made and checked, but not counted.
         let turns = ask.turns.min(MOST - 1) + 1;
         let turn = snapshot(&SnapshotOptions::default()).map_err(unable)? as usize;
-        let now = nanoseconds();
+        let now = monotonic();
         if turn > 0 {
             back[turn - 1].store(now - begun.load(SeqCst), SeqCst);
             self.check(ask, turn - 1)?;
         }
         if turn < turns {
-            let start = nanoseconds();
+            let start = monotonic();
             for index in self.chosen(ask, turn) {
                 self.region.write(index, !word(index));
             }
-            let end = nanoseconds();
+            let end = monotonic();
             write[turn].store(end - start, SeqCst);
-            begun.store(nanoseconds(), SeqCst);
+            begun.store(monotonic(), SeqCst);
             // SAFETY: nothing outside of memory is used but the clock and the shared page.
             return Err(unable(unsafe { restore(turn as u64 + 1) }));
         }
@@ -97,15 +84,10 @@ impl RollbackSubject {
         (0..ask.written).map(move |_| random.usize(..pages) * WORDS_PER_PAGE)
     }
 
-    fn check(&self, ask: Ask, turn: usize) -> Result<(), BenchError> {
+    fn check(&self, ask: Ask, turn: usize) -> Result {
         match self.chosen(ask, turn).find(|index| self.region.read(*index) != word(*index)) {
             Some(index) => Err(BenchError::Void(format!("the word at {} was not restored", index * 8))),
             None => Ok(()),
         }
     }
-}
-
-fn nanoseconds() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

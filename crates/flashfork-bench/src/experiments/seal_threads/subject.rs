@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use flashfork::{SealOptions, Threads};
 use serde::{Deserialize, Serialize};
 
-use crate::subjects::engine::{Pages, own_code};
-use crate::subjects::memory::Warm;
-use crate::subjects::{Method, Region, WORDS_PER_PAGE, word};
-use flashfork_measure::worker::Subject;
-use flashfork_measure::{BenchError, pin};
+use crate::subjects::{
+    Method, Region, WORDS_PER_PAGE,
+    engine::{Pages, own_code},
+    memory::Warm,
+    word,
+};
+use flashfork_measure::{BenchError, Result, Subject, pin};
 use flashfork_terminal::size::show;
 
 /// Shorter gaps are interrupts.
@@ -22,7 +24,6 @@ const MOST: usize = 1 << 18;
 /// Share of the memory that must have been sealed: threads that write keep nothing out.
 const SEALED: f64 = 0.95;
 
-/// What to prepare.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
     pub size: u64,
@@ -34,7 +35,6 @@ pub(crate) struct Spec {
     pub other_cpu: usize,
 }
 
-/// A request.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Ask {
     /// Watch from now on.
@@ -80,7 +80,7 @@ impl Subject for SealThreadsSubject {
     type Ask = Ask;
     type Reply = Reply;
 
-    fn prepare(spec: Spec) -> Result<(Self, ()), BenchError> {
+    fn prepare(spec: Spec) -> Result<(Self, ())> {
         pin::pin(spec.other_cpu)?;
         let warm = Warm::hold(spec.size)?;
         let region = Region::filled(Method::Seal, spec.size)?;
@@ -95,7 +95,7 @@ impl Subject for SealThreadsSubject {
         Ok((Self { region, watch }, ()))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Reply, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Reply> {
         match ask {
             Ask::Watch => {
                 self.watch.on.store(true, Relaxed);
@@ -109,7 +109,7 @@ impl Subject for SealThreadsSubject {
 }
 
 impl SealThreadsSubject {
-    fn seal(&self, pages: Pages) -> Result<Reply, BenchError> {
+    fn seal(&self, pages: Pages) -> Result<Reply> {
         let pages = match pages {
             Pages::Auto => flashfork::Pages::Auto,
             Pages::Small => flashfork::Pages::Small,
@@ -123,7 +123,7 @@ impl SealThreadsSubject {
             ..SealOptions::default()
         });
         let gaps = self.watch.end();
-        let report = sealed.map_err(|error| BenchError::Unable(error.to_string()))?;
+        let report = sealed.map_err(BenchError::unable)?;
         if (report.sealed_bytes as f64) < SEALED * self.region.bytes() as f64 {
             let why = report.cut_short.map_or("no reason given".to_owned(), |reason| reason.to_string());
             return Err(BenchError::Unable(format!("only {} were sealed: {why}", show(report.sealed_bytes))));

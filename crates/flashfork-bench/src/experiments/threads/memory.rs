@@ -1,30 +1,29 @@
 //! What clones that are alive take, each.
 
 use super::runs;
-use flashfork_measure::BenchError;
-use std::os::fd::AsFd;
-use std::path::Path;
+use flashfork_measure::{BenchError, OrCant, Result};
+use std::{os::fd::AsFd, path::Path};
 
 /// Bytes of each of so many clones that are alive at a time: pages that are its alone, and page tables, when all run.
-pub(super) fn of_each(names: &Path, name: &str, count: u32) -> Result<Vec<f64>, BenchError> {
-    let (input, _held) = std::io::pipe().map_err(|error| BenchError::system("make a pipe", error))?;
+pub(super) fn of_each(names: &Path, name: &str, count: u32) -> Result<Vec<f64>> {
+    let (input, _held) = std::io::pipe().or_cant("make a pipe")?;
     let clones = (0..count).map(|_| runs::start(names, name, &[], input.as_fd())).collect::<Result<Vec<_>, _>>()?;
     // Each has answered what it was stopped in.
     std::thread::sleep(std::time::Duration::from_millis(300));
     let bytes = clones.iter().map(|clone| bytes(clone.pid())).collect();
     for clone in clones {
-        clone.kill().map_err(|error| BenchError::system("end a clone", error))?;
-        clone.wait().map_err(|error| BenchError::Unable(error.to_string()))?;
+        clone.kill().or_cant("end a clone")?;
+        clone.wait().map_err(BenchError::unable)?;
     }
     bytes
 }
 
 /// Private pages (`smaps_rollup`) and page tables (`status`) of a process (proc(5)).
-fn bytes(pid: i32) -> Result<f64, BenchError> {
+fn bytes(pid: i32) -> Result<f64> {
     let mut kilobytes = 0.0;
     for (file, fields) in [("smaps_rollup", &["Private_Clean:", "Private_Dirty:"][..]), ("status", &["VmPTE:"])] {
         let path = format!("/proc/{pid}/{file}");
-        let text = std::fs::read_to_string(&path).map_err(|error| BenchError::system(format!("read {path}"), error))?;
+        let text = std::fs::read_to_string(&path).or_cant(format_args!("read {path}"))?;
         kilobytes += fields.iter().filter_map(|field| number(&text, field)).sum::<f64>();
     }
     Ok(kilobytes * 1024.0)

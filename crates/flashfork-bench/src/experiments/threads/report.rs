@@ -4,12 +4,15 @@ use serde_json::Value;
 
 use super::EXPERIMENT;
 use super::rounds::{Measure, Way};
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::{Observation, Ratio, fit, quantile_of, ratio_of_medians};
-use flashfork_measure::target::{self, Bound, Target, Unit};
-use flashfork_terminal::size::show;
-use flashfork_terminal::table::{self, time};
+use flashfork_measure::{
+    Document, Ratio, Record, Target, Unit, median_time, page, quantile_of, ratio_of_medians, shown,
+    stats::{Observation, fit},
+    target,
+};
+use flashfork_terminal::{
+    size::show,
+    table::{self, time},
+};
 
 /// What is promised: microseconds, and times.
 const RUNNING_SMALL: f64 = 2000.0;
@@ -20,7 +23,6 @@ const NODE_SERVED: f64 = 10_000.0;
 const PYTHON_WHOLE: f64 = 12_000.0;
 const THREAD: f64 = 25.0;
 
-/// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
     let shown = Shown(document);
     let head = "Medians. Running: from the request to hearing that the clone's threads are let go; served: to a server's \
@@ -41,8 +43,8 @@ struct Shown<'a>(&'a Document);
 
 impl<'a> Shown<'a> {
     fn of(&self, program: &str, way: Way, measure: Measure) -> Option<&'a Record> {
-        let wanted = [("program", Value::from(program)), ("measure", measure.name().into())];
-        self.0.find(EXPERIMENT, way.name(), &wanted)
+        let wanted = [("program", Value::from(program)), ("measure", measure.as_ref().into())];
+        self.0.find(EXPERIMENT, way.as_ref(), &wanted)
     }
 
     /// Names and titles of programs, in the order in which they were measured.
@@ -74,8 +76,7 @@ impl<'a> Shown<'a> {
             "unsealed: running",
             "anew / running",
         ];
-        let cell =
-            |name: &str, way, measure| self.of(name, way, measure).map_or(String::new(), |record| time(record.p50));
+        let cell = |name: &str, way, measure| median_time(self.of(name, way, measure));
         let rows = self.names().into_iter().filter(|(name, _)| self.of(name, Way::Anew, Measure::Answer).is_some());
         let rows: Vec<Vec<String>> = rows
             .map(|(name, title)| {
@@ -94,7 +95,7 @@ impl<'a> Shown<'a> {
                 ];
                 let mut row = vec![title];
                 row.extend(all.map(|(way, measure)| cell(&name, way, measure)));
-                row.push(self.faster(&name).map_or(String::new(), |ratio| ratio.to_string()));
+                row.push(shown(self.faster(&name)));
                 row
             })
             .collect();
@@ -135,12 +136,11 @@ impl<'a> Shown<'a> {
     fn memory(&self) -> String {
         let title =
             |record: &Record| record.observed.get("title").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let alive = |record: &Record| record.chosen.get("alive").and_then(Value::as_u64);
-        let all = self.0.records.iter().filter(|record| record.experiment == EXPERIMENT);
-        let rows = all.filter_map(|record| {
-            Some(vec![title(record), alive(record)?.to_string(), show(record.p50 as u64), show(record.max as u64)])
-        });
-        let rows: Vec<Vec<String>> = rows.collect();
+        let row = |record: &Record| {
+            let alive = record.number("alive")?.to_string();
+            Some(vec![title(record), alive, show(record.p50 as u64), show(record.max as u64)])
+        };
+        let rows: Vec<Vec<String>> = self.0.of(EXPERIMENT).filter_map(row).collect();
         let headers = ["program", "alive", "each: median", "most"];
         if rows.is_empty() { String::new() } else { table::render(&headers, &rows, 1) }
     }
@@ -150,24 +150,15 @@ impl<'a> Shown<'a> {
             self.of(name, way, measure).and_then(|record| quantile_of(&record.rounds(), 0.5))
         };
         let clone = |name: &str, measure| median(name, Way::Clone, measure);
-        let at_most = |what: &str, most, measured: Option<Ratio>| {
-            measured.map(|found| Target {
-                what: what.to_owned(),
-                bound: Bound::AtMost(most),
-                unit: Unit::Microseconds,
-                measured: Some(found),
-            })
+        let faster =
+            |found| Target::at_least("Java, 600 MB live: a cold start beside a clone that runs", FASTER, Some(found));
+        let at_most = |what: &str, most, found: Option<Ratio>| {
+            found.map(|found| Target::at_most(what, most, Unit::Microseconds, Some(found)))
         };
-        let faster = self.faster("java-600m").map(|found| Target {
-            what: "Java, 600 MB live: a cold start beside a clone that runs".to_owned(),
-            bound: Bound::AtLeast(FASTER),
-            unit: Unit::Times,
-            measured: Some(found),
-        });
         let targets: Vec<Target> = [
             at_most("Java, 50 MB live, 16 threads: running", RUNNING_SMALL, clone("java-50m", Measure::Running)),
             at_most("Java, 600 MB live, 16 threads: running", RUNNING_LARGE, clone("java-600m", Measure::Running)),
-            faster,
+            self.faster("java-600m").map(faster),
             at_most("Java, one line: the command's start to its end", JAVA_WHOLE, clone("java-line", Measure::Whole)),
             at_most("Java, 6,500 classes: the same", JAVA_WHOLE, clone("java-classes", Measure::Whole)),
             at_most("Node, 100 MB: running, and a request answered", NODE_SERVED, clone("node", Measure::Served)),
@@ -179,38 +170,5 @@ impl<'a> Shown<'a> {
         .flatten()
         .collect();
         if targets.is_empty() { String::new() } else { target::render(&targets) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use flashfork_measure::host::HostCard;
-
-    fn record(program: &str, way: Way, measure: Measure, middle: f64) -> Record {
-        let chosen = [("program", Value::from(program)), ("measure", measure.name().into())];
-        let samples = (0..9).map(|i| middle + f64::from(i - 4)).collect();
-        let record = Record::new(EXPERIMENT, way.name(), chosen, "us", samples).unwrap();
-        record.beside([("title", Value::from(format!("the program {program}")))])
-    }
-
-    #[test]
-    fn programs_threads_and_promises_are_shown() {
-        let records = vec![
-            record("java-600m", Way::Anew, Measure::Answer, 900_000.0),
-            record("java-600m", Way::Clone, Measure::Running, 3000.0),
-            record("threads-1", Way::Clone, Measure::Running, 1000.0),
-            record("threads-101", Way::Clone, Measure::Running, 3000.0),
-        ];
-        let text = render_all(&Document::new(HostCard::read().unwrap(), records));
-        for part in ["the program java-600m", "900 ms", "300 × ", "≥ 100 ×", "≤ 2.20 ms", "no", "yes", "20.0 µs"]
-        {
-            assert!(text.contains(part), "'{part}' is missing in\n{text}");
-        }
-    }
-
-    #[test]
-    fn nothing_measured_is_no_table() {
-        assert!(!render_all(&Document::new(HostCard::read().unwrap(), Vec::new())).contains("program"));
     }
 }

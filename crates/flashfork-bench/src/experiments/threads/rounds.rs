@@ -10,15 +10,13 @@ use super::program::{self, Answer, Family, Program, Started};
 use super::server::Running;
 use super::{ThreadsOptions, memory, runs};
 use crate::once::each_once;
-use crate::subjects::guard::Guard;
-use flashfork_measure::experiment::{Places, Results};
-use flashfork_measure::sampling::{Visit, sample};
-use flashfork_measure::workdir::WorkDir;
-use flashfork_measure::{BenchError, Progress};
+use crate::subjects::{command::last_line, guard::Guard, template};
+use flashfork_measure::{BenchError, OrCant, Result, Row, Run, Visit, WorkDir};
 use flashfork_terminal::size::Size;
 
 /// How a program is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Way {
     /// Started anew.
     Anew,
@@ -26,27 +24,14 @@ pub(super) enum Way {
     Best,
     /// In a process that was started before, and runs it again and again (nailgun).
     Server,
-    /// A clone.
     Clone,
     /// A clone of memory that is not sealed.
+    #[strum(serialize = "clone-unsealed")]
     Unsealed,
 }
 
-impl Way {
-    /// The name in records.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Anew => "anew",
-            Self::Best => "best",
-            Self::Server => "server",
-            Self::Clone => "clone",
-            Self::Unsealed => "clone-unsealed",
-        }
-    }
-}
-
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Measure {
     /// Request for a clone until it runs, in microseconds.
     Running,
@@ -58,18 +43,6 @@ pub(super) enum Measure {
     Whole,
     /// Bytes that a clone takes.
     Memory,
-}
-
-impl Measure {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Served => "served",
-            Self::Answer => "answer",
-            Self::Whole => "whole",
-            Self::Memory => "memory",
-        }
-    }
 }
 
 /// A program that is there, and how it can be run.
@@ -90,62 +63,44 @@ struct Place {
     waits: TcpListener,
 }
 
-/// Measures.
-pub(super) fn measure(
-    options: &ThreadsOptions,
-    here: &dyn Places,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn measure(options: &ThreadsOptions, run: &mut Run) -> Result {
     let work = WorkDir::new(None)?;
-    let waits = TcpListener::bind("127.0.0.1:0").map_err(|error| BenchError::system("make a socket", error))?;
-    let mut place = Place { flashfork: here.command()?, work: work.path().to_owned(), guard: Guard::start()?, waits };
+    let waits = TcpListener::bind("127.0.0.1:0").or_cant("make a socket")?;
+    let mut place =
+        Place { flashfork: run.here.command()?, work: work.path().to_owned(), guard: Guard::start()?, waits };
     for (name, text) in program::SOURCES {
         let failed = |error| BenchError::system("write a program", error);
         std::fs::write(place.work.join(name), text).map_err(failed)?;
     }
-    let programs = place.programs(options, results, progress)?;
-    progress.begin("templates", programs.len() as u64);
+    let programs = place.programs(options, run)?;
+    run.begin("templates", programs.len() as u64);
     let mut subjects = Vec::new();
     for program in programs {
-        if progress.interrupted() {
-            break;
-        }
-        subjects.extend(place.prepare(program, results, progress)?);
-        progress.step();
+        run.go_on()?;
+        subjects.extend(place.prepare(program, run)?);
+        run.step();
     }
     let cells: Vec<(usize, Way)> = subjects
         .iter()
         .enumerate()
         .flat_map(|(index, subject)| subject.ways.iter().map(move |(way, _)| (index, *way)))
         .collect();
-    let effort = options.effort().until(progress.deadline());
-    progress.begin("programs and their clones", effort.steps());
-    let (sampled, done) = sample(cells.len(), &effort, 12, progress, |cell, _| {
+    let taken = run.sample("programs and their clones", options.effort(), cells.len(), 12, |cell, _| {
         let subject = &subjects[cells[cell].0];
         place.visit(&subject.program, cells[cell].1, subject.server.as_ref())
     });
-    for (&(index, way), series) in cells.iter().zip(&sampled.cells) {
+    taken.keep(run, |cell, measure| {
+        let (index, way) = cells[cell];
         let Subject { program, ways, .. } = &subjects[index];
         let sealed = ways.iter().find(|(known, _)| *known == way).and_then(|(_, sealed)| *sealed);
-        for series in series {
-            let chosen = [("measure", json!(series.measure.name())), ("program", json!(program.name))];
-            let observed = [("title", json!(program.title)), ("sealed_bytes", json!(sealed))];
-            results.keep(way.name(), chosen, observed, "us", series, sampled.ended)?;
-        }
-    }
-    done?;
-    place.alive(options, &subjects, results, progress)
+        let chosen = json!({ "measure": measure.as_ref(), "program": program.name });
+        Row::of(way.as_ref(), "us", chosen).beside(json!({ "title": program.title, "sealed_bytes": sealed }))
+    })?;
+    place.alive(options, &subjects, run)
 }
 
 impl Place {
-    /// The programs that are asked for.
-    fn programs(
-        &self,
-        options: &ThreadsOptions,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<Vec<Program>, BenchError> {
+    fn programs(&self, options: &ThreadsOptions, run: &mut Run) -> Result<Vec<Program>> {
         let mut all = Vec::new();
         if options.wants(Family::Java) {
             if self.compile() {
@@ -154,7 +109,7 @@ impl Place {
                 all.extend(program::all_java(heaps, &self.work, port));
             } else {
                 let why = "javac and jar can't be run; Debian has them in openjdk-17-jdk-headless";
-                results.leave_out("java", why, progress);
+                run.leave_out("java", why);
             }
         }
         if options.wants(Family::Node) {
@@ -181,17 +136,12 @@ impl Place {
     }
 
     /// Makes what its runtime offers, and templates of it; none of a program that can't be run.
-    fn prepare(
-        &mut self,
-        program: Program,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<Option<Subject>, BenchError> {
+    fn prepare(&mut self, program: Program, run: &mut Run) -> Result<Option<Subject>> {
         let mut ways = Vec::new();
         if !program.anew.is_empty() {
             if let Err(error) = self.visit(&program, Way::Anew, None) {
                 let why = format!("it can't be run ({error}); {}", program.cure);
-                results.leave_out(program.name, why, progress);
+                run.leave_out(program.name, why);
                 return Ok(None);
             }
             ways.push((Way::Anew, None));
@@ -200,15 +150,15 @@ impl Place {
             let cell = format!("{} with {}", program.name, best.title);
             match self.make_best(&program) {
                 Ok(sealed) if self.visit(&program, Way::Best, None).is_ok() => ways.push((Way::Best, sealed)),
-                Ok(_) => results.leave_out(cell, "it does not run so", progress),
-                Err(why) => results.leave_out(cell, why, progress),
+                Ok(_) => run.leave_out(cell, "it does not run so"),
+                Err(why) => run.leave_out(cell, why),
             }
         }
         let mut server = None;
         if let Some(known) = &program.server {
             match Running::start(known, &self.work, &mut self.guard) {
                 Ok(running) if self.visit(&program, Way::Server, Some(&running)).is_ok() => server = Some(running),
-                _ => results.leave_out(format!("{} by a server", program.name), known.cure, progress),
+                _ => run.leave_out(format!("{} by a server", program.name), known.cure),
             }
         }
         ways.extend(server.as_ref().map(|_| (Way::Server, None)));
@@ -218,7 +168,7 @@ impl Place {
             let threads = ["--threads", "--ready", &program.ready];
             match self.warm(&name_of(&program, way), &threads, engine, &program.warmed)? {
                 Ok(sealed) => ways.push((way, Some(sealed))),
-                Err(why) => results.leave_out(format!("{} {}", program.name, way.name()), why, progress),
+                Err(why) => run.leave_out(format!("{} {}", program.name, way.as_ref()), why),
             }
             // Its port is taken.
             if let Answer::Http(_) = program.answer {
@@ -236,8 +186,7 @@ impl Place {
         let prepared =
             prepare.args(&command[1..]).envs(variables.iter().copied()).output().map_err(|e| e.to_string())?;
         if !prepared.status.success() {
-            let said = String::from_utf8_lossy(&prepared.stderr).into_owned();
-            return Err(said.lines().last().unwrap_or("it can't be prepared").to_owned());
+            return Err(last_line(&prepared.stderr, "it can't be prepared"));
         }
         let Started::Clone(command) = &best.started else { return Ok(None) };
         self.warm(&name_of(program, Way::Best), &[], None, command).map_err(|e| e.to_string())?.map(Some)
@@ -250,29 +199,15 @@ impl Place {
         options: &[&str],
         variable: Option<(&str, &str)>,
         command: &[String],
-    ) -> Result<Result<u64, String>, BenchError> {
-        let failed = |error| BenchError::system("start flashfork warm", error);
+    ) -> Result<Result<u64, String>> {
         let mut warm = runs::command(&self.flashfork, &self.work);
         warm.arg("warm").args(options).args([name, "--"]).args(command).envs(variable);
-        let warm = warm.output().map_err(failed)?;
-        if !warm.status.success() {
-            let said = String::from_utf8_lossy(&warm.stderr).into_owned();
-            return Ok(Err(said.lines().last().unwrap_or("flashfork warm failed").to_owned()));
-        }
-        let list = runs::command(&self.flashfork, &self.work).args(["ls", "--json"]).output().map_err(failed)?;
-        let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap_or_default();
-        let found = list.as_array().and_then(|all| all.iter().find(|one| one["name"] == name));
-        let number = |key: &str| found.and_then(|one| one[key].as_u64());
-        let pid = number("pid").and_then(|pid| u32::try_from(pid).ok());
-        let (Some(pid), Some(sealed)) = (pid, number("sealed_bytes")) else {
-            return Err(BenchError::Unable(format!("flashfork ls doesn't know the template {name}")));
-        };
-        self.guard.watch(pid)?;
-        Ok(Ok(sealed))
+        let list = runs::command(&self.flashfork, &self.work);
+        Ok(template::warm(warm, list, name, &mut self.guard)?.map(|template| template.sealed))
     }
 
-    fn visit(&self, program: &Program, way: Way, server: Option<&Running>) -> Result<Visit<Measure>, BenchError> {
-        let what = format!("{} {}", program.name, way.name());
+    fn visit(&self, program: &Program, way: Way, server: Option<&Running>) -> Result<Visit<Measure>> {
+        let what = format!("{} {}", program.name, way.as_ref());
         let port = match program.answer {
             Answer::Line => None,
             Answer::Http(ports) => Some(ports[usize::from(!matches!(way, Way::Anew | Way::Best | Way::Server))]),
@@ -304,38 +239,24 @@ impl Place {
     }
 
     /// What clones take that are alive at a time.
-    fn alive(
-        &self,
-        options: &ThreadsOptions,
-        subjects: &[Subject],
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn alive(&self, options: &ThreadsOptions, subjects: &[Subject], run: &mut Run) -> Result {
         let numbers = each_once(options.alive.iter().copied());
         // Clones that take arguments end by themselves.
         let stay = |subject: &&Subject| {
             subject.program.arguments.is_empty() && subject.ways.iter().any(|(way, _)| *way == Way::Clone)
         };
         let subjects: Vec<_> = subjects.iter().filter(stay).collect();
-        progress.begin("clones that are alive", (numbers.len() * subjects.len()) as u64);
+        run.begin("clones that are alive", (numbers.len() * subjects.len()) as u64);
         for subject in subjects {
             for count in &numbers {
-                if progress.interrupted() || progress.deadline().left().is_zero() {
+                if run.interrupted() || run.deadline().left().is_zero() {
                     return Ok(());
                 }
                 let Program { name, title, .. } = &subject.program;
                 let bytes = memory::of_each(&self.work, name, *count)?;
-                let measure = Measure::Memory.name();
-                let chosen = [("measure", json!(measure)), ("program", json!(name)), ("alive", json!(count))];
-                let record = flashfork_measure::record::Record::new(
-                    super::EXPERIMENT,
-                    Way::Clone.name(),
-                    chosen,
-                    "bytes",
-                    bytes,
-                )?;
-                results.records.push(record.beside([("title", json!(title))]));
-                progress.step();
+                let chosen = json!({ "measure": Measure::Memory.as_ref(), "program": name, "alive": count });
+                run.keep(Row::of(Way::Clone.as_ref(), "bytes", chosen).beside(json!({ "title": title })), bytes)?;
+                run.step();
             }
         }
         Ok(())
@@ -346,15 +267,15 @@ impl Place {
 fn name_of(program: &Program, way: Way) -> String {
     match way {
         Way::Anew | Way::Clone => program.name.clone(),
-        Way::Best | Way::Server | Way::Unsealed => format!("{}-{}", program.name, way.name()),
+        Way::Best | Way::Server | Way::Unsealed => format!("{}-{}", program.name, way.as_ref()),
     }
 }
 
-fn port_of(listener: &TcpListener) -> Result<u16, BenchError> {
-    listener.local_addr().map(|address| address.port()).map_err(|error| BenchError::system("look at a socket", error))
+fn port_of(listener: &TcpListener) -> Result<u16> {
+    listener.local_addr().map(|address| address.port()).or_cant("look at a socket")
 }
 
 /// A port that nobody has now.
-fn free_port() -> Result<u16, BenchError> {
-    port_of(&TcpListener::bind("127.0.0.1:0").map_err(|error| BenchError::system("make a socket", error))?)
+fn free_port() -> Result<u16> {
+    port_of(&TcpListener::bind("127.0.0.1:0").or_cant("make a socket")?)
 }

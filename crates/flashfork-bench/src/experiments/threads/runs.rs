@@ -3,13 +3,14 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+pub(super) use crate::subjects::command::flashfork as command;
+use crate::subjects::{clock::micros, command::printed};
 use flashfork::templates::{Directory, Template};
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, OrCant, Result};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -35,21 +36,10 @@ pub(super) struct Asked {
     pub served: Option<f64>,
 }
 
-fn micros(begin: Instant) -> f64 {
-    begin.elapsed().as_secs_f64() * 1e6
-}
-
-/// A command of the experiment: nothing of the terminal's reaches it.
-pub(super) fn command(program: &Path, names: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.env("XDG_RUNTIME_DIR", names).stdin(Stdio::null()).process_group(0);
-    command
-}
-
 /// Starts a command, and waits for its answer, and its end.
 ///
 /// The answer is a line, or that of a server at `port`.
-pub(super) fn run(mut command: Command, port: Option<u16>, what: &str) -> Result<Taken, BenchError> {
+pub(super) fn run(mut command: Command, port: Option<u16>, what: &str) -> Result<Taken> {
     let failed = |error| BenchError::system(format!("run {what}"), error);
     let output = if port.is_none() { Stdio::piped() } else { Stdio::null() };
     let begin = Instant::now();
@@ -62,21 +52,11 @@ pub(super) fn run(mut command: Command, port: Option<u16>, what: &str) -> Result
             Ok(Taken { answer: answered.map_err(failed)?, whole: None })
         }
         None => {
-            let (mut output, mut line) = (Vec::new(), None);
-            if let Some(pipe) = &mut child.stdout {
-                let mut part = [0; 64];
-                loop {
-                    match pipe.read(&mut part).map_err(failed)? {
-                        0 => break,
-                        count => output.extend_from_slice(&part[..count]),
-                    }
-                    line = line.or_else(|| output.ends_with(LINE).then(|| micros(begin)));
-                }
-            }
+            let printed = printed(&mut child, LINE, begin).map_err(failed)?;
             let status = child.wait().map_err(failed)?;
             let whole = micros(begin);
-            match line {
-                Some(answer) if status.success() && output == LINE => Ok(Taken { answer, whole: Some(whole) }),
+            match printed.line {
+                Some(answer) if status.success() && printed.output == LINE => Ok(Taken { answer, whole: Some(whole) }),
                 _ => Err(BenchError::Clone { what: format!("running {what}"), status: status.to_string() }),
             }
         }
@@ -108,14 +88,8 @@ fn http(port: u16, mut ended: impl FnMut() -> std::io::Result<bool>) -> std::io:
 }
 
 /// Asks for a clone by the library. It is waited for; a server, whose `port` is given, is ended when it has answered.
-pub(super) fn request(
-    names: &Path,
-    name: &str,
-    arguments: &[String],
-    port: Option<u16>,
-    what: &str,
-) -> Result<Asked, BenchError> {
-    let null = std::fs::File::open("/dev/null").map_err(|error| BenchError::system("open /dev/null", error))?;
+pub(super) fn request(names: &Path, name: &str, arguments: &[String], port: Option<u16>, what: &str) -> Result<Asked> {
+    let null = std::fs::File::open("/dev/null").or_cant("open /dev/null")?;
     let begin = Instant::now();
     let clone = start(names, name, arguments, null.as_fd())?;
     let running = micros(begin);
@@ -123,10 +97,10 @@ pub(super) fn request(
     if let Some(port) = port {
         let ended = || clone.try_wait().map(|status| status.is_some()).map_err(std::io::Error::other);
         let answered = http(port, ended).map(|()| micros(begin));
-        clone.kill().map_err(|error| BenchError::system("end a clone", error))?;
-        served = Some(answered.map_err(|error| BenchError::system(format!("ask {what}"), error))?);
+        clone.kill().or_cant("end a clone")?;
+        served = Some(answered.or_cant(format_args!("ask {what}"))?);
     }
-    clone.wait().map_err(|error| BenchError::Unable(error.to_string()))?;
+    clone.wait().map_err(BenchError::unable)?;
     Ok(Asked { running, served })
 }
 
@@ -136,14 +110,13 @@ pub(super) fn start(
     name: &str,
     arguments: &[String],
     input: BorrowedFd<'_>,
-) -> Result<flashfork::templates::Clone, BenchError> {
-    let unable = |error: flashfork::templates::Error| BenchError::Unable(error.to_string());
-    let directory = Directory::open(Directory::place(Some(names))).map_err(unable)?;
+) -> Result<flashfork::templates::Clone> {
+    let directory = Directory::open(Directory::place(Some(names))).map_err(BenchError::unable)?;
     let name = name.parse().map_err(|_| BenchError::Unable(format!("{name} is no name")))?;
     let template = Template::named(&directory, name);
     let output = std::fs::File::options().write(true).open("/dev/null");
-    let output = output.map_err(|error| BenchError::system("open /dev/null", error))?;
+    let output = output.or_cant("open /dev/null")?;
     let streams = [input, output.as_fd(), output.as_fd()].map(Some);
     let run = template.run().args(arguments).streams(streams).envs(std::env::vars_os());
-    run.start().map_err(unable)
+    run.start().map_err(BenchError::unable)
 }

@@ -4,10 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{ChildStdout, Stdio};
 
-use super::program::Server;
-use super::runs;
+use super::{program::Server, runs};
 use crate::subjects::guard::Guard;
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, Result};
 
 /// One that runs. The guard ends it.
 #[derive(Debug)]
@@ -19,7 +18,7 @@ pub(super) struct Running {
 
 impl Running {
     /// Starts it, and waits for the line with its port.
-    pub(super) fn start(server: &Server, work: &Path, guard: &mut Guard) -> Result<Self, BenchError> {
+    pub(super) fn start(server: &Server, work: &Path, guard: &mut Guard) -> Result<Self> {
         let failed = |error| BenchError::system(format!("start {}", server.start.join(" ")), error);
         let mut command = runs::command(Path::new(&server.start[0]), work);
         let child = command.args(&server.start[1..]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();

@@ -4,8 +4,9 @@ use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
 /// A unit test. Each touches a few rows through an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Case {
     /// A customer's open purchases.
     Select,
@@ -30,15 +31,6 @@ pub(super) struct Expected {
 impl Case {
     /// All tests, in the paper's order.
     pub(super) const ALL: [Self; 3] = [Self::Select, Self::Delete, Self::Update];
-
-    /// The name in records and tables.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Select => "select",
-            Self::Delete => "delete",
-            Self::Update => "update",
-        }
-    }
 
     /// What different runs of this test must find, on keys spread over the whole table: `count` of them, or fewer when
     /// a small database has no more.

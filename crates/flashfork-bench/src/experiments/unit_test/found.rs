@@ -1,44 +1,25 @@
 //! The records of `bench unit-test`: what tells them apart, and how they are found again.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::EXPERIMENT;
-use super::case::Case;
-use super::cycle::Phases;
-use super::plan::Plan;
-use super::subject::Ready;
-use crate::subjects::Method;
-use crate::subjects::database::Image;
-use crate::subjects::engine::Sealed;
-use flashfork_measure::BenchError;
-use flashfork_measure::experiment::Results;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::{Ratio, Rounds, ratio_of_medians};
+use super::{EXPERIMENT, case::Case, cycle::Phases, subject::Ready};
+use crate::subjects::{Method, database::Image, engine::Sealed};
+use flashfork_measure::{Document, Ratio, Record, Result, Rounds, Row, Run, ratio_of_medians};
 
 /// A part of a test's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Phase {
-    /// The fork call.
     Clone,
     /// The test in the clone.
     Test,
     /// Ending and reaping the clone.
     Reap,
-    /// All of it.
     Whole,
 }
 
 impl Phase {
     pub(super) const ALL: [Self; 4] = [Self::Clone, Self::Test, Self::Reap, Self::Whole];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Clone => "clone",
-            Self::Test => "test",
-            Self::Reap => "reap",
-            Self::Whole => "whole",
-        }
-    }
 
     pub(super) fn of(self, phases: &Phases) -> f64 {
         match self {
@@ -57,81 +38,54 @@ pub(super) const SEAL: &str = "seal";
 pub(super) const SEALED: &str = "sealed";
 pub(super) const SEALED_HUGE: &str = "sealed on 2 MB pages";
 
-/// What all records of a run share.
+/// What records are made of: all of a run share the CPUs of the jobs and the image.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Run<'a> {
-    plan: &'a Plan,
-    image: &'a Image,
+pub(super) struct Made<'a> {
+    pub cpus: &'a [usize],
+    pub image: &'a Image,
 }
 
-impl<'a> Run<'a> {
-    pub(super) fn new(plan: &'a Plan, image: &'a Image) -> Self {
-        Self { plan, image }
-    }
-
+impl Made<'_> {
     /// Keeps how long the image took to build, when it was built.
-    pub(super) fn keep_image(self, results: &mut Results) -> Result<(), BenchError> {
-        let Some(took) = self.image.built_in else { return Ok(()) };
-        self.keep_once("image", "build image", "s", vec![took.as_secs_f64()], results)
+    pub(super) fn keep_image(self, run: &mut Run) -> Result {
+        let took = self.image.built_in.map(|took| took.as_secs_f64());
+        run.keep(self.row("image", "build image", "s"), took.into_iter().collect())
     }
 
     /// Keeps what the harnesses of `method` did once.
-    pub(super) fn keep_preparation(
-        self,
-        method: Method,
-        ready: &[&Ready],
-        results: &mut Results,
-    ) -> Result<(), BenchError> {
+    pub(super) fn keep_preparation(self, method: Method, ready: &[&Ready], run: &mut Run) -> Result {
         let of = |figure: fn(&Ready) -> f64| ready.iter().copied().map(figure).collect::<Vec<_>>();
         let sealed = |figure: fn(&Sealed) -> f64| -> Vec<f64> {
             ready.iter().filter_map(|ready| ready.sealed.as_ref().map(figure)).collect()
         };
-        let name = method.name();
-        self.keep_once(name, INITIALISE, "s", of(|ready| ready.initialise), results)?;
-        self.keep_once(name, HUGE_HEAP, "fraction", of(|ready| ready.pages.huge_fraction()), results)?;
-        if method == Method::Seal {
-            self.keep_once(name, SEAL, "s", sealed(|sealed| sealed.seconds), results)?;
-            self.keep_once(name, SEALED, "bytes", sealed(|sealed| sealed.bytes as f64), results)?;
-            self.keep_once(name, SEALED_HUGE, "fraction", sealed(Sealed::huge_fraction), results)?;
+        for (phase, unit, samples) in [
+            (INITIALISE, "s", of(|ready| ready.initialise)),
+            (HUGE_HEAP, "fraction", of(|ready| ready.pages.huge_fraction())),
+            (SEAL, "s", sealed(|sealed| sealed.seconds)),
+            (SEALED, "bytes", sealed(|sealed| sealed.bytes as f64)),
+            (SEALED_HUGE, "fraction", sealed(Sealed::huge_fraction)),
+        ] {
+            run.keep(self.row(method.as_ref(), phase, unit), samples)?;
         }
         Ok(())
     }
 
-    fn keep_once(
-        self,
-        method: &str,
-        phase: &str,
-        unit: &str,
-        samples: Vec<f64>,
-        results: &mut Results,
-    ) -> Result<(), BenchError> {
-        let record = Record::new(EXPERIMENT, method, self.chosen(phase), unit, samples)?;
-        results.records.push(record.beside(self.observed()));
-        Ok(())
-    }
-
-    /// What is chosen for all records of a phase.
-    pub(super) fn chosen(self, phase: &str) -> [(&'static str, Value); 3] {
-        [("phase", json!(phase)), ("database_bytes", json!(self.image.bytes)), ("jobs", json!(self.plan.jobs))]
-    }
-
-    /// What is observed beside all records.
-    pub(super) fn observed(self) -> [(&'static str, Value); 1] {
-        let mut cpus = self.plan.cpus.clone();
+    pub(super) fn row(self, method: &str, phase: &str, unit: &'static str) -> Row {
+        let mut cpus = self.cpus.to_vec();
         cpus.sort_unstable();
         cpus.dedup();
-        [("cpus", json!(cpus))]
+        let chosen = json!({ "phase": phase, "database_bytes": self.image.bytes, "jobs": self.cpus.len() });
+        Row::of(method, unit, chosen).beside(json!({ "cpus": cpus }))
     }
 }
 
 /// The record of what each harness of `method` did once.
 pub(super) fn once<'a>(document: &'a Document, method: Method, phase: &str) -> Option<&'a Record> {
-    document.find(EXPERIMENT, method.name(), &[("phase", json!(phase))])
+    document.find(EXPERIMENT, method.as_ref(), &[("phase", json!(phase))])
 }
 
-/// The record of one phase of one test.
 pub(super) fn find(document: &Document, method: Method, case: Case, phase: Phase) -> Option<&Record> {
-    document.find(EXPERIMENT, method.name(), &[("phase", json!(phase.name())), ("test", json!(case.name()))])
+    document.find(EXPERIMENT, method.as_ref(), &[("phase", json!(phase.as_ref())), ("test", json!(case.as_ref()))])
 }
 
 /// The methods that were measured, in table order.
@@ -161,15 +115,14 @@ pub(super) fn pooled(document: &Document, method: Method, cases: &[Case], phase:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashfork_measure::host::HostCard;
 
     fn record(method: Method, case: Case, phase: Phase, rounds: Vec<Vec<f64>>) -> Record {
-        let chosen = [("phase", json!(phase.name())), ("test", json!(case.name()))];
-        Record::of_rounds(EXPERIMENT, method.name(), chosen, "us", &Rounds(rounds)).unwrap()
+        let chosen = [("phase", json!(phase.as_ref())), ("test", json!(case.as_ref()))];
+        Record::of_rounds(EXPERIMENT, method.as_ref(), chosen, "us", &Rounds(rounds)).unwrap()
     }
 
     fn document(records: Vec<Record>) -> Document {
-        Document::new(HostCard::read().unwrap(), records)
+        Document::here(records).unwrap()
     }
 
     #[test]

@@ -1,50 +1,28 @@
-//! What will be measured, decided before anything is allocated.
+//! Whether a run fits and on which CPUs it is, decided before anything is allocated.
 
 use super::UnitTestOptions;
-use crate::subjects::Method;
-use crate::subjects::memory;
+use crate::subjects::{Method, memory};
 use flashfork::Headroom;
-use flashfork_measure::BenchError;
-use flashfork_terminal::size::Size;
+use flashfork_measure::{BenchError, Result};
 
 /// Left to the rest of the machine.
 const RESERVE: u64 = 256 << 20;
 
-/// A decided run.
-#[derive(Debug, Clone)]
-pub(super) struct Plan {
-    /// Size of the database.
-    pub size: Size,
-    /// Harnesses per method.
-    pub jobs: usize,
-    /// Rounds of interleaved batches.
-    pub rounds: usize,
-    /// The CPU of each job, the same for all methods.
-    pub cpus: Vec<usize>,
-    /// Methods this kernel can.
-    pub methods: Vec<Method>,
-}
-
-impl Plan {
-    /// Decides on a run of `methods` on the CPUs `allowed`, or refuses one that doesn't fit.
-    pub(super) fn new(
-        options: &UnitTestOptions,
-        methods: Vec<Method>,
-        allowed: &[usize],
-        headroom: &Headroom,
-    ) -> Result<Self, BenchError> {
-        let jobs = options.jobs as usize;
-        let needed: u64 = methods.iter().map(|method| method.memory_needed(in_memory(options.size.0))).sum();
-        let what =
-            format!("{} per method with a database of {}, {} methods,", harnesses(jobs), options.size, methods.len());
-        memory::require(headroom, what, needed * jobs as u64 + RESERVE)?;
-        // The last CPU first, as for a single job: interrupts tend to sit on the first.
-        let cpus = (0..jobs).map(|job| allowed.iter().rev().nth(job % allowed.len()).copied());
-        let cpus = cpus
-            .collect::<Option<_>>()
-            .ok_or_else(|| BenchError::Unable("this process is allowed on no CPU".into()))?;
-        Ok(Self { size: options.size, jobs, rounds: options.rounds as usize, cpus, methods })
-    }
+/// The CPU of each job, the same for all `methods`, out of those `allowed`. Refuses a run that doesn't fit.
+pub(super) fn cpus(
+    options: &UnitTestOptions,
+    methods: &[Method],
+    allowed: &[usize],
+    headroom: &Headroom,
+) -> Result<Vec<usize>> {
+    let jobs = options.jobs as usize;
+    let needed: u64 = methods.iter().map(|method| method.memory_needed(in_memory(options.size.0))).sum();
+    let what =
+        format!("{} per method with a database of {}, {} methods,", harnesses(jobs), options.size, methods.len());
+    memory::require(headroom, what, needed * jobs as u64 + RESERVE)?;
+    // The last CPU first, as for a single job: interrupts tend to sit on the first.
+    let cpus = (0..jobs).map(|job| allowed.iter().rev().nth(job % allowed.len()).copied());
+    cpus.collect::<Option<_>>().ok_or_else(|| BenchError::Unable("this process is allowed on no CPU".into()))
 }
 
 /// What a database of `bytes` takes in memory: SQLite and malloc need about a tenth more for each page.
@@ -60,13 +38,10 @@ pub(super) fn harnesses(jobs: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashfork_terminal::size::Size;
 
     fn options(size: u64, jobs: u32) -> UnitTestOptions {
         UnitTestOptions { size: Size(size), jobs, rounds: 1, cache: None }
-    }
-
-    fn stock() -> Vec<Method> {
-        Method::STOCK.to_vec()
     }
 
     fn room(available: u64) -> Headroom {
@@ -75,15 +50,15 @@ mod tests {
 
     #[test]
     fn a_database_that_does_not_fit_is_refused_with_figures() {
-        let text = Plan::new(&options(1 << 30, 1), stock(), &[0], &room(3 << 30)).unwrap_err().to_string();
+        let text = cpus(&options(1 << 30, 1), &Method::STOCK, &[0], &room(3 << 30)).unwrap_err().to_string();
         assert!(text.starts_with("1 harness per method with a database of 1G") && text.contains("3 GB"), "{text}");
-        assert!(Plan::new(&options(1 << 30, 1), stock(), &[0], &room(5 << 30)).is_ok());
-        assert!(Plan::new(&options(1 << 30, 2), stock(), &[0], &room(5 << 30)).is_err());
+        assert!(cpus(&options(1 << 30, 1), &Method::STOCK, &[0], &room(5 << 30)).is_ok());
+        assert!(cpus(&options(1 << 30, 2), &Method::STOCK, &[0], &room(5 << 30)).is_err());
     }
 
     #[test]
     fn jobs_are_spread_over_the_cpus() {
-        let cpus = |jobs| Plan::new(&options(1 << 20, jobs), stock(), &[0, 2, 5], &room(64 << 30)).unwrap().cpus;
+        let cpus = |jobs| cpus(&options(1 << 20, jobs), &Method::STOCK, &[0, 2, 5], &room(64 << 30)).unwrap();
         assert_eq!(cpus(1), [5]);
         assert_eq!(cpus(4), [5, 2, 0, 5]);
     }

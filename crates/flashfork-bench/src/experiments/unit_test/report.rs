@@ -1,25 +1,19 @@
 //! The tables of `bench unit-test`.
 
-use super::EXPERIMENT;
-use super::case::Case;
 use super::found::{HUGE_HEAP, INITIALISE, Phase, SEAL, SEALED, SEALED_HUGE, find, methods, once, pooled, ratio as of};
-use super::plan::harnesses;
+use super::{EXPERIMENT, case::Case, plan::harnesses};
 use crate::subjects::Method;
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::Summary;
-use flashfork_measure::target;
-use flashfork_measure::target::{Bound, Target, Unit};
-use flashfork_terminal::size::show;
-use flashfork_terminal::table;
-use flashfork_terminal::table::{time, time_range};
+use flashfork_measure::{Document, Summary, Target, Unit, median_time, page, shown, spread, target};
+use flashfork_terminal::{
+    size::show,
+    table::{self, time},
+};
 
 /// The size the project's promises are about.
 const PROMISED: u64 = 1 << 30;
 /// By how much of it an image may be larger or smaller.
 const ABOUT: u64 = PROMISED / 10;
 
-/// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
     let mut parts = vec![heading(document), preparation(document), tests(document), speedups(document)];
     if chosen(document, "database_bytes").is_some_and(|bytes| bytes.abs_diff(PROMISED) < ABOUT) {
@@ -30,7 +24,7 @@ pub(super) fn render_all(document: &Document) -> String {
 
 /// What was chosen for all records alike.
 fn chosen(document: &Document, name: &str) -> Option<u64> {
-    document.records.iter().find(|record| record.experiment == EXPERIMENT)?.chosen.get(name)?.as_u64()
+    document.of(EXPERIMENT).next()?.number(name)
 }
 
 fn heading(document: &Document) -> String {
@@ -48,13 +42,12 @@ fn heading(document: &Document) -> String {
 /// One row per method: what happens once.
 fn preparation(document: &Document) -> String {
     let row = |method: Method| {
-        let figure = |phase, show: fn(f64) -> String| {
-            once(document, method, phase).map_or(String::new(), |record| show(record.p50))
-        };
+        let figure =
+            |phase, show: fn(f64) -> String| shown(once(document, method, phase).map(|record| show(record.p50)));
         let seconds = |phase| figure(phase, |seconds| time(seconds * 1e6));
         let huge = if method == Method::Seal { SEALED_HUGE } else { HUGE_HEAP };
         vec![
-            method.name().to_owned(),
+            method.as_ref().to_owned(),
             seconds(INITIALISE),
             seconds(SEAL),
             figure(SEALED, |bytes| show(bytes as u64)),
@@ -72,11 +65,9 @@ fn tests(document: &Document) -> String {
     for case in Case::ALL {
         for method in methods(document) {
             let record = |phase| find(document, method, case, phase);
-            let figure = |phase| record(phase).map_or(String::new(), |record| time(record.p50));
-            let spread = |record: &Record| Summary::of(&record.samples).map(|s| time_range(s.p10, s.p90));
-            let mut row = vec![case.name().to_owned(), method.name().to_owned()];
-            row.extend(Phase::ALL.map(figure));
-            row.push(record(Phase::Whole).and_then(spread).unwrap_or_default());
+            let mut row = vec![case.as_ref().to_owned(), method.as_ref().to_owned()];
+            row.extend(Phase::ALL.map(|phase| median_time(record(phase))));
+            row.push(spread(record(Phase::Whole)));
             rows.push(row);
         }
     }
@@ -113,18 +104,14 @@ fn without_clones(document: &Document) -> Option<String> {
 }
 
 fn targets(document: &Document) -> Vec<Target> {
-    let faster = |what: &str, phase, times| Target {
-        what: format!("{what}: fork-4k ÷ seal"),
-        bound: Bound::AtLeast(times),
-        unit: Unit::Times,
-        measured: of(document, Method::Fork4k, Method::Seal, &Case::ALL, phase),
+    let faster = |what: &str, phase, times| {
+        let found = of(document, Method::Fork4k, Method::Seal, &Case::ALL, phase);
+        Target::at_least(format!("{what}: fork-4k ÷ seal"), times, found)
     };
     let mut targets = vec![faster("clone phase", Phase::Clone, 100.0), faster("whole test", Phase::Whole, 25.0)];
-    targets.extend(Case::ALL.map(|case| Target {
-        what: format!("test phase, {}: seal ÷ fork-4k", case.name()),
-        bound: Bound::AtMost(2.0),
-        unit: Unit::Times,
-        measured: of(document, Method::Seal, Method::Fork4k, &[case], Phase::Test),
+    targets.extend(Case::ALL.map(|case| {
+        let found = of(document, Method::Seal, Method::Fork4k, &[case], Phase::Test);
+        Target::at_most(format!("test phase, {}: seal ÷ fork-4k", case.as_ref()), 2.0, Unit::Times, found)
     }));
     targets
 }

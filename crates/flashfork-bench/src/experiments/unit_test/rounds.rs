@@ -2,24 +2,15 @@
 
 use serde_json::json;
 
-use super::case::Case;
-use super::cycle::Phases;
-use super::found::{Phase, Run};
-use super::plan::Plan;
+use super::found::{Made, Phase};
 use super::subject::{Ask, Ready, Reply, Spec, UnitTestSubject};
-use crate::subjects::Method;
-use crate::subjects::database::Image;
-use flashfork_measure::experiment::Results;
-use flashfork_measure::sampling::{Effort, sample};
-use flashfork_measure::worker::Worker;
-use flashfork_measure::{BenchError, Progress};
+use super::{UnitTestOptions, case::Case, cycle::Phases};
+use crate::subjects::{Method, database::Image};
+use flashfork_measure::{BenchError, Effort, Result, Run, Worker, worker::unexpected};
+use flashfork_terminal::size::Size;
 
 /// Clones per test, harness and round.
 const BATCH: usize = 10;
-
-/// Below this share of huge pages, what was measured would not be huge pages. A heap begins and ends between them, so a
-/// small one never is all huge.
-const MOSTLY_HUGE: f64 = 0.5;
 
 /// The harnesses of one method.
 #[derive(Debug)]
@@ -30,25 +21,24 @@ struct Team {
 
 /// Starts all harnesses, asks them in turn, and checks that every database is still what it was.
 pub(super) fn measure(
-    plan: &Plan,
+    options: &UnitTestOptions,
+    methods: &[Method],
+    cpus: &[usize],
     image: &Image,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    let run = Run::new(plan, image);
-    run.keep_image(results)?;
-    progress.begin("loading the database into each harness", (plan.methods.len() * plan.jobs) as u64);
+    run: &mut Run,
+) -> Result {
+    let made = Made { cpus, image };
+    made.keep_image(run)?;
+    run.begin("loading the database into each harness", (methods.len() * cpus.len()) as u64);
     let mut teams = Vec::new();
-    for &method in &plan.methods {
-        if progress.interrupted() {
-            return Ok(());
-        }
-        let team = start(plan, image, method, progress)?;
+    for &method in methods {
+        run.go_on()?;
+        let team = start(options.size, cpus, image, method, run)?;
         match team.flaw() {
-            Some(flaw) => results.leave_out(method.name(), flaw, progress),
+            Some(flaw) => run.leave_out(method.as_ref(), flaw),
             None => {
                 let ready: Vec<&Ready> = team.workers.iter().map(Worker::ready).collect();
-                run.keep_preparation(method, &ready, results)?;
+                made.keep_preparation(method, &ready, run)?;
                 teams.push(team);
             }
         }
@@ -56,33 +46,29 @@ pub(super) fn measure(
     let Some(expected) = teams.first().map(|team| team.workers[0].ready().checksum) else { return Ok(()) };
     let cells: Vec<(usize, Case)> =
         (0..teams.len()).flat_map(|team| Case::ALL.into_iter().map(move |case| (team, case))).collect();
-    let effort = Effort::rounds(plan.rounds).until(progress.deadline());
-    progress.begin("interleaved rounds of tests in clones", effort.steps());
-    let (sampled, done) = sample(cells.len(), &effort, image.bytes, progress, |cell, round| {
+    let stage = "interleaved rounds of tests in clones";
+    let taken = run.sample(stage, Effort::rounds(options.rounds as usize), cells.len(), image.bytes, |cell, round| {
         let (team, case) = cells[cell];
         let phases = teams[team].run(case, round * BATCH)?;
         Ok(Phase::ALL.map(|phase| (phase, phases.iter().map(|phases| phase.of(phases)).collect())).to_vec())
     });
-    for (&(team, case), series) in cells.iter().zip(&sampled.cells) {
-        for series in series {
-            let chosen = run.chosen(series.measure.name()).into_iter().chain([("test", json!(case.name()))]);
-            let observed = run.observed().into_iter().chain([("uncounted_clones_per_round", json!(plan.jobs))]);
-            results.keep(teams[team].method.name(), chosen, observed, "us", series, sampled.ended)?;
-        }
-    }
-    done?;
-    progress.begin("comparing the databases with what they were", (teams.len() * plan.jobs) as u64);
-    teams.iter_mut().try_for_each(|team| team.verify(expected, progress))
+    taken.keep(run, |cell, phase| {
+        let (team, case) = cells[cell];
+        let row = made.row(teams[team].method.as_ref(), phase.as_ref(), "us").chosen("test", case.as_ref());
+        row.beside(json!({ "uncounted_clones_per_round": cpus.len() }))
+    })?;
+    run.begin("comparing the databases with what they were", (teams.len() * cpus.len()) as u64);
+    teams.iter_mut().try_for_each(|team| team.verify(expected, run))
 }
 
 /// Starts the harnesses of `method`, one after the other: loading is a phase that is timed.
-fn start(plan: &Plan, image: &Image, method: Method, progress: &mut dyn Progress) -> Result<Team, BenchError> {
+fn start(size: Size, cpus: &[usize], image: &Image, method: Method, run: &mut Run) -> Result<Team> {
     let mut workers: Vec<Worker<UnitTestSubject>> = Vec::new();
-    for (job, &cpu) in plan.cpus.iter().enumerate() {
+    for (job, &cpu) in cpus.iter().enumerate() {
         let spec = Spec { method, image: image.path.clone(), cpu };
-        let worker = Worker::<UnitTestSubject>::start(format!("{method} {}, harness {}", plan.size, job + 1), &spec)?;
+        let worker = Worker::<UnitTestSubject>::start(format!("{method} {size}, harness {}", job + 1), &spec)?;
         workers.push(worker);
-        progress.step();
+        run.step();
     }
     Ok(Team { method, workers })
 }
@@ -90,14 +76,11 @@ fn start(plan: &Plan, image: &Image, method: Method, progress: &mut dyn Progress
 impl Team {
     /// Whether the method could be prepared as it is meant; if not, why it must be left out.
     fn flaw(&self) -> Option<String> {
-        let shares = self.workers.iter().map(|worker| worker.ready().pages.huge_fraction());
-        let least = shares.fold(1.0, f64::min);
-        (self.method == Method::ForkThp && least < MOSTLY_HUGE)
-            .then(|| format!("the heap got huge pages for only {:.0} % of its memory", least * 100.0))
+        self.workers.iter().find_map(|worker| worker.ready().pages.flaw(self.method))
     }
 
     /// One batch in every harness at the same time.
-    fn run(&mut self, case: Case, first: usize) -> Result<Vec<Phases>, BenchError> {
+    fn run(&mut self, case: Case, first: usize) -> Result<Vec<Phases>> {
         let ask = Ask::Batch { case, first, count: BATCH };
         self.workers.iter_mut().try_for_each(|worker| worker.send(&ask))?;
         let mut all = Vec::new();
@@ -112,11 +95,11 @@ impl Team {
 
     /// Checks that every harness loaded the same database and that no clone changed it. The last request, because it
     /// reads everything.
-    fn verify(&mut self, expected: u64, progress: &mut dyn Progress) -> Result<(), BenchError> {
+    fn verify(&mut self, expected: u64, run: &mut Run) -> Result {
         for worker in &mut self.workers {
             let before = worker.ready().checksum;
             match worker.ask(&Ask::Checksum)? {
-                Reply::Checksum(after) if [before, after] == [expected; 2] => progress.step(),
+                Reply::Checksum(after) if [before, after] == [expected; 2] => run.step(),
                 Reply::Checksum(after) => {
                     return Err(BenchError::Void(format!(
                         "method {}: the database is not what it was: checksum {expected:016x} expected, {before:016x} when \
@@ -129,8 +112,4 @@ impl Team {
         }
         Ok(())
     }
-}
-
-fn unexpected(reply: &Reply) -> BenchError {
-    BenchError::Unable(format!("a worker answered another question than was asked: {reply:?}"))
 }

@@ -1,19 +1,19 @@
 //! The worker of `bench unit-test`: a test harness with its database in memory, which runs each test in a clone.
 
-use std::path::PathBuf;
-use std::time::Instant;
+use std::{path::PathBuf, time::Instant};
 
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Expected};
-use super::cycle::{self, Phases, SharedStamps};
-use crate::subjects::Method;
-use crate::subjects::database;
-use crate::subjects::engine::{self, Sealed};
-use crate::subjects::heap::{self, HeapPages};
-use flashfork_measure::worker::Subject;
-use flashfork_measure::{BenchError, pin};
+use super::cycle::{self, Phases, Stamps};
+use crate::subjects::{
+    Method, database,
+    engine::{self, Sealed},
+    heap::{self, HeapPages},
+    memory,
+};
+use flashfork_measure::{BenchError, OrCant, Result, Subject, pin};
 
 /// Different keys per test, so that clones don't all touch the same rows.
 const KEYS: usize = 64;
@@ -24,21 +24,18 @@ pub(crate) struct UnitTestSubject {
     method: Method,
     db: Connection,
     expected: Vec<(Case, Vec<Expected>)>,
-    stamps: SharedStamps,
+    stamps: &'static Stamps,
 }
 
-/// What to prepare.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
     /// How the memory is held and cloned.
     pub method: Method,
-    /// The database image.
     pub image: PathBuf,
     /// The CPU to stay on, clones included.
     pub cpu: usize,
 }
 
-/// What was prepared.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ready {
     /// How long loading the database took, in seconds.
@@ -47,11 +44,9 @@ pub(crate) struct Ready {
     pub pages: HeapPages,
     /// What was sealed, for the method that seals.
     pub sealed: Option<Sealed>,
-    /// The checksum of the database.
     pub checksum: u64,
 }
 
-/// A request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Ask {
     /// `count` clones that run `case`, after one that isn't counted; `first` chooses the keys.
@@ -60,12 +55,10 @@ pub(crate) enum Ask {
     Checksum,
 }
 
-/// The answer to the [`Ask`] of the same kind.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// One entry per clone.
     Batch(Vec<Phases>),
-    /// The checksum.
     Checksum(u64),
 }
 
@@ -80,9 +73,9 @@ impl Subject for UnitTestSubject {
         vec![heap::tunable(spec.method)]
     }
 
-    fn prepare(spec: Spec) -> Result<(Self, Ready), BenchError> {
+    fn prepare(spec: Spec) -> Result<(Self, Ready)> {
         pin::pin(spec.cpu)?;
-        heap::choose(spec.method).map_err(|error| BenchError::system("choose the heap's pages", error))?;
+        heap::choose(spec.method).or_cant("choose the heap's pages")?;
         let begin = Instant::now();
         let db = database::load(&spec.image)?;
         let initialise = begin.elapsed().as_secs_f64();
@@ -93,16 +86,18 @@ impl Subject for UnitTestSubject {
             .collect::<rusqlite::Result<_>>()
             .map_err(|error| database::failed("find what the unit tests must find", error))?;
         if let Some((case, _)) = expected.iter().find(|(_, expected)| expected.is_empty()) {
-            return Err(BenchError::Unable(format!("the database is too small for the unit test '{}'", case.name())));
+            return Err(BenchError::Unable(format!("the database is too small for the unit test '{}'", case.as_ref())));
         }
         let checksum = database::checksum(&db)?;
         let pages = HeapPages::of_this_process()?;
         let sealed = engine::prepare(spec.method, 0)?;
-        let subject = Self { method: spec.method, db, expected, stamps: SharedStamps::new()? };
+        // SAFETY: zeros are atomics.
+        let stamps = unsafe { memory::shared()? };
+        let subject = Self { method: spec.method, db, expected, stamps };
         Ok((subject, Ready { initialise, pages, sealed, checksum }))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Reply, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Reply> {
         match ask {
             Ask::Batch { case, first, count } => self.batch(case, first, count).map(Reply::Batch),
             Ask::Checksum => database::checksum(&self.db).map(Reply::Checksum),
@@ -111,14 +106,14 @@ impl Subject for UnitTestSubject {
 }
 
 impl UnitTestSubject {
-    fn batch(&self, case: Case, first: usize, count: usize) -> Result<Vec<Phases>, BenchError> {
+    fn batch(&self, case: Case, first: usize, count: usize) -> Result<Vec<Phases>> {
         let all = self.expected.iter().find(|(known, _)| *known == case).map(|(_, all)| all);
         let all = all.unwrap_or_else(|| unreachable!("every case has expectations"));
         // The first clone finds caches full of the other harnesses' data: it is made and checked, but not counted.
         let mut keys = all.iter().cycle().skip(first % all.len());
         let mut one = || {
             let expected = keys.next().unwrap_or_else(|| unreachable!("a cycle has no end"));
-            cycle::run(self.method, &self.db, case, expected, &self.stamps)
+            cycle::run(self.method, &self.db, case, expected, self.stamps)
         };
         one()?;
         (0..count).map(|_| one()).collect()

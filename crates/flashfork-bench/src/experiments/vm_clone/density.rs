@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use flashfork_vmm::pool::Shell;
 
-use super::found::{ALIVE, Bytes, WAITING, density};
+use super::found::{ALIVE, Bytes, WAITING, keep_density};
 use super::plan::Plan;
-use crate::subjects::held::{Counter, mapped};
-use crate::subjects::vm_host::{Host, MemoryPages, Template, shape};
-use flashfork_measure::experiment::Results;
-use flashfork_measure::{BenchError, Progress};
+use crate::subjects::{
+    held::{Counter, mapped},
+    vm_host::{Host, MemoryPages, Template, shape},
+};
+use flashfork_measure::{Result, Run};
 use flashfork_terminal::size::Size;
 
 /// The largest guests this is done with: the kernel's arrays grow with a guest's memory, and all clones are there at
@@ -28,24 +29,17 @@ const CODE: &[u8] = &[
     0xfa, 0xf4, 0xeb, 0xfd, // cli; hlt; again
 ];
 
-pub(super) fn measure(
-    host: &Host,
-    plan: &Plan,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn measure(host: &Host, plan: &Plan, run: &mut Run) -> Result {
     let sizes: Vec<u64> = plan.sizes.iter().map(|(size, _)| *size).filter(|size| *size <= LARGEST).collect();
     let (Some(&least), Some(&most)) = (sizes.first(), sizes.last()) else { return Ok(()) };
     let sizes = if least == most { vec![least] } else { vec![least, most] };
     for size in sizes {
-        if progress.interrupted() {
-            return Ok(());
-        }
-        if progress.deadline().passed() {
-            results.no_time_for(format!("memory of {} clones of {}", plan.alive, Size(size)), progress);
+        run.go_on()?;
+        let what = format!("memory of {} clones of {}", plan.alive, Size(size));
+        if run.no_time_for(&what) {
             continue;
         }
-        progress.begin(&format!("memory of {} clones of {}", plan.alive, Size(size)), plan.counts as u64);
+        run.begin(&what, plan.counts as u64);
         let shape = shape(size, MemoryPages::Small.of_shape());
         let template = Template::freeze(&host.boot(shape, CODE)?, shape, MemoryPages::Small, true)?;
         // Afterwards: the template is not what is counted.
@@ -53,12 +47,12 @@ pub(super) fn measure(
         let (mut waiting, mut alive) = (Vec::new(), Vec::new());
         // The first time, caches of the kernel grow that stay.
         for repeat in 0..=plan.counts {
-            if progress.interrupted() {
+            if run.interrupted() {
                 break;
             }
             std::thread::sleep(QUIET);
             let before = counter.used()?;
-            let shells: Vec<Shell> = (0..plan.alive).map(|_| host.shell(shape)).collect::<Result<_, _>>()?;
+            let shells: Vec<Shell> = (0..plan.alive).map(|_| host.shell(shape)).collect::<Result<_>>()?;
             let before_claims = held(&counter, before, &shells)?;
             for (index, shell) in (1..).zip(&shells) {
                 template.claim(shell, index)?;
@@ -68,19 +62,17 @@ pub(super) fn measure(
             if repeat > 0 {
                 waiting.push(before_claims);
                 alive.push(after_claims);
-                progress.step();
+                run.step();
             }
         }
-        if !alive.is_empty() {
-            results.records.extend(density(WAITING, size, plan.alive, counter.name(), &waiting)?);
-            results.records.extend(density(ALIVE, size, plan.alive, counter.name(), &alive)?);
-        }
+        keep_density(WAITING, size, plan.alive, counter.name(), &waiting, run)?;
+        keep_density(ALIVE, size, plan.alive, counter.name(), &alive, run)?;
     }
     Ok(())
 }
 
 /// What each of `shells` holds, when `before` was in use without them.
-fn held(counter: &Counter, before: f64, shells: &[Shell]) -> Result<Bytes, BenchError> {
+fn held(counter: &Counter, before: f64, shells: &[Shell]) -> Result<Bytes> {
     std::thread::sleep(QUIET);
     let count = shells.len() as f64;
     let total = (counter.used()? - before) / count;

@@ -1,14 +1,10 @@
 //! The records of `bench vm-clone`: what tells them apart, and how they are found again.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{EXPERIMENT, GuestKind};
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_measure::BenchError;
-use flashfork_measure::experiment::Results;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::sampling::{Ended, Series, Visit};
-use flashfork_measure::stats::Rounds;
+use flashfork_measure::{Document, Record, Result, Rounds, Row, Run, Visit, numbers};
 
 /// How a running machine comes about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,9 +47,9 @@ impl Method {
     /// As records name it.
     pub(super) fn name(self) -> String {
         match self {
-            Self::Clone(pages) => format!("clone-{}", pages.name()),
-            Self::Primed(pages) => format!("primed-{}", pages.name()),
-            Self::ColdBoot(pages) => format!("cold-boot-{}", pages.name()),
+            Self::Clone(pages) => format!("clone-{}", pages.as_ref()),
+            Self::Primed(pages) => format!("primed-{}", pages.as_ref()),
+            Self::ColdBoot(pages) => format!("cold-boot-{}", pages.as_ref()),
         }
     }
 }
@@ -90,21 +86,9 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// Keeps the samples of one measure.
-    pub(super) fn keep(
-        self,
-        series: &Series<&'static str>,
-        ended: Ended,
-        results: &mut Results,
-    ) -> Result<(), BenchError> {
-        let chosen = [
-            ("measure", json!(series.measure)),
-            ("guest", json!(self.guest.name())),
-            ("size", json!(self.size)),
-            ("vcpus", json!(1)),
-        ];
-        let observed = [("template_huge_fraction", json!(self.huge_fraction))];
-        results.keep(&self.method.name(), chosen, observed, "us", series, ended)
+    pub(super) fn row(&self, measure: &str) -> Row {
+        let chosen = json!({ "measure": measure, "guest": self.guest.as_ref(), "size": self.size, "vcpus": 1 });
+        Row::of(self.method.name(), "us", chosen).beside(json!({ "template_huge_fraction": self.huge_fraction }))
     }
 }
 
@@ -133,28 +117,29 @@ pub(super) const USER: &str = "user";
 pub(super) const WAITING: &str = "memory of a waiting shell";
 pub(super) const ALIVE: &str = "memory of a clone alive";
 
-/// The records of what `count` shells or clones of one size hold, one sample a repetition. `source`: how it was
-/// counted.
-pub(super) fn density(
+/// Keeps what `count` shells or clones of one size hold, one sample a repetition. `source`: how it was counted.
+pub(super) fn keep_density(
     what: &str,
     size: u64,
     count: usize,
     source: &str,
     counts: &[Bytes],
-) -> Result<[Record; 2], BenchError> {
-    let record = |part: &str, source: &str, of: fn(&Bytes) -> f64| {
-        let chosen = [
-            ("measure", json!(what)),
-            ("part", json!(part)),
-            ("source", json!(source)),
-            ("guest", json!(GuestKind::Tiny.name())),
-            ("size", json!(size)),
-            ("count", json!(count)),
-        ];
-        let method = Method::Clone(MemoryPages::Small).name();
-        Record::new(EXPERIMENT, &method, chosen, "bytes", counts.iter().map(of).collect())
+    run: &mut Run,
+) -> Result {
+    let mut keep = |part: &str, source: &str, of: fn(&Bytes) -> f64| {
+        let chosen = json!({
+            "measure": what,
+            "part": part,
+            "source": source,
+            "guest": GuestKind::Tiny.as_ref(),
+            "size": size,
+            "count": count,
+        });
+        let row = Row::of(Method::Clone(MemoryPages::Small).name(), "bytes", chosen);
+        run.keep(row, counts.iter().map(of).collect())
     };
-    Ok([record(ALL, source, |bytes| bytes.total)?, record(USER, "sum of Pss", |bytes| bytes.user)?])
+    keep(ALL, source, |bytes| bytes.total)?;
+    keep(USER, "sum of Pss", |bytes| bytes.user)
 }
 
 /// The record of one part of what was counted at `size`.
@@ -171,7 +156,7 @@ pub(super) fn find<'a>(
     size: u64,
     measure: &str,
 ) -> Option<&'a Record> {
-    let wanted = [("measure", json!(measure)), ("guest", json!(guest.name())), ("size", json!(size))];
+    let wanted = [("measure", json!(measure)), ("guest", json!(guest.as_ref())), ("size", json!(size))];
     document.find(EXPERIMENT, &method.name(), &wanted)
 }
 
@@ -188,13 +173,7 @@ pub(super) fn rounds(
 
 /// The sizes measured with `guest`, ascending.
 pub(super) fn sizes(document: &Document, guest: GuestKind) -> Vec<u64> {
-    let own = document.records.iter().filter(|record| {
-        record.experiment == EXPERIMENT && record.chosen.get("guest").and_then(Value::as_str) == Some(guest.name())
-    });
-    let mut sizes: Vec<u64> = own.filter_map(|record| record.chosen.get("size")?.as_u64()).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+    numbers(document.of(EXPERIMENT).filter(|record| record.text("guest") == Some(guest.as_ref())), "size")
 }
 
 /// The sizes and methods with which `measure` was taken, in table order.

@@ -7,15 +7,17 @@ use flashfork_image::guest::Guest;
 use flashfork_proto::shape::Shape;
 use flashfork_vmm::pool::Shell;
 
-use super::GuestKind;
 use super::found::{Cell, FIRST_EXIT, FIRST_REPLY, Method, READY, Sample, visit};
-use super::plan::Plan;
-use super::tiny::{steps, us};
-use crate::subjects::vm_host::linux::{CALL, boot, connect, guest, until_alive, until_answers};
-use crate::subjects::vm_host::{Host, MemoryPages, PATIENCE, Template, shape, vm};
-use flashfork_measure::experiment::{Places, Results};
-use flashfork_measure::sampling::{Effort, sample};
-use flashfork_measure::{BenchError, Deadline, Progress};
+use super::{GuestKind, plan::Plan, tiny::steps};
+use crate::subjects::{
+    clock::us,
+    vm_host::{
+        Host, MemoryPages, PATIENCE, Template,
+        linux::{CALL, boot, connect, guest, until_alive, until_answers},
+        shape, vm,
+    },
+};
+use flashfork_measure::{BenchError, Deadline, Effort, Result, Run};
 
 /// Clones a round and size; a boot takes so much longer that one is enough.
 const BATCH: usize = 5;
@@ -28,23 +30,14 @@ struct Subject {
     claims: u64,
 }
 
-pub(super) fn measure(
-    host: &Host,
-    here: &dyn Places,
-    plan: &Plan,
-    deadline: Deadline,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    let guest = guest(here, progress)?;
-    progress.begin("booting Linux guests for templates", plan.linux_sizes.len() as u64);
+pub(super) fn measure(host: &Host, plan: &Plan, deadline: Deadline, run: &mut Run) -> Result {
+    let guest = guest(run)?;
+    run.begin("booting Linux guests for templates", plan.linux_sizes.len() as u64);
     let mut subjects = Vec::new();
     for &size in &plan.linux_sizes {
-        if progress.interrupted() {
-            return Ok(());
-        }
+        run.go_on()?;
         subjects.push(Subject::new(host, &guest, shape(size, MemoryPages::Small.of_shape()))?);
-        progress.step();
+        run.step();
     }
     let mut cells = Vec::new();
     for (index, subject) in subjects.iter().enumerate() {
@@ -58,35 +51,41 @@ pub(super) fn measure(
         cells.extend(all.map(|(method, huge)| cell(method, huge)));
     }
     let effort = Effort::rounds(plan.linux_rounds).until(deadline);
-    progress.begin("interleaved rounds of clones and boots of Linux", effort.steps());
-    let (sampled, done) = sample(cells.len(), &effort, cells.len() as u64, progress, |cell, _| {
+    let stage = "interleaved rounds of clones and boots of Linux";
+    let taken = run.sample(stage, effort, cells.len(), cells.len() as u64, |cell, _| {
         let (subject, Cell { method, .. }) = cells[cell];
         let subject = &mut subjects[subject];
         let samples = match method {
-            Method::Clone(pages) => (0..BATCH).map(|_| subject.clone(host, pages, false)).collect::<Result<_, _>>()?,
-            Method::Primed(pages) => (0..BATCH).map(|_| subject.clone(host, pages, true)).collect::<Result<_, _>>()?,
+            Method::Clone(pages) => (0..BATCH).map(|_| subject.clone(host, pages, false)).collect::<Result<_>>()?,
+            Method::Primed(pages) => (0..BATCH).map(|_| subject.clone(host, pages, true)).collect::<Result<_>>()?,
             Method::ColdBoot(_) => vec![subject.cold_boot(host, &guest)?],
         };
         Ok(visit(&samples))
     });
-    for ((_, cell), series) in cells.iter().zip(&sampled.cells) {
-        series.iter().try_for_each(|series| cell.keep(series, sampled.ended, results))?;
-    }
-    done
+    taken.keep(run, |cell, measure| cells[cell].1.row(measure))
 }
 
 impl Subject {
-    fn new(host: &Host, guest: &Guest, shape: Shape) -> Result<Self, BenchError> {
+    fn new(host: &Host, guest: &Guest, shape: Shape) -> Result<Self> {
         let shell = host.shell(shape)?;
         boot(&shell, shape, guest, " flashfork.ready=fork", None)?;
         // The monitor puts on 2 MB pages what it can.
         let made = Template::freeze_as_it_is(&shell, shape, MemoryPages::Thp, None)?;
         let mut templates = vec![made.on(MemoryPages::Small)?];
         templates.extend(made.is_huge().then_some(made));
-        Ok(Self { shape, templates, waiting: VecDeque::from([host.shell(shape)?]), claims: 0 })
+        let mut claims = 0;
+        for template in &mut templates {
+            let canary = host.shell(shape)?;
+            claims += 1;
+            template.claim(&canary, claims)?;
+            until_alive(&canary)?;
+            call(&canary, PATIENCE)?;
+            template.learn(&canary)?;
+        }
+        Ok(Self { shape, templates, waiting: VecDeque::from([host.shell(shape)?]), claims })
     }
 
-    fn clone(&mut self, host: &Host, pages: MemoryPages, primed: bool) -> Result<Sample, BenchError> {
+    fn clone(&mut self, host: &Host, pages: MemoryPages, primed: bool) -> Result<Sample> {
         self.waiting.push_back(host.shell(self.shape)?);
         let mut shell = self.waiting.pop_front().ok_or_else(|| vm("no shell waits"))?;
         let template = self.templates.iter().find(|own| own.pages == pages).ok_or_else(|| vm("no template"))?;
@@ -110,7 +109,7 @@ impl Subject {
     }
 
     /// From nothing to the agent's first answer, shell and jail included.
-    fn cold_boot(&self, host: &Host, guest: &Guest) -> Result<Sample, BenchError> {
+    fn cold_boot(&self, host: &Host, guest: &Guest) -> Result<Sample> {
         let start = Instant::now();
         let shell = host.shell(self.shape)?;
         let created = start.elapsed();
@@ -126,6 +125,6 @@ impl Subject {
 }
 
 /// Calls the agent, and gives its kernel's age once it has answered.
-fn call(shell: &Shell, patience: Duration) -> Result<Duration, BenchError> {
+fn call(shell: &Shell, patience: Duration) -> Result<Duration> {
     Ok(Duration::from_nanos(connect(shell, patience)?.hello().monotonic_ns))
 }

@@ -3,16 +3,17 @@
 use flashfork::Headroom;
 
 use super::{GuestKind, VmCloneOptions};
-use crate::subjects::memory;
-use crate::subjects::vm_host::{MemoryPages, available};
-use flashfork_measure::BenchError;
+use crate::subjects::{
+    memory,
+    vm_host::{MemoryPages, available},
+};
+use flashfork_measure::Result;
 use flashfork_terminal::size::Size;
 
 /// Sizes measured unless others are asked for.
 const SIZES: [u64; 7] = [128 << 20, 256 << 20, 512 << 20, 1 << 30, 2 << 30, 4 << 30, 8 << 30];
 /// The same for Linux guests: what the promise compares.
 const LINUX_SIZES: [u64; 2] = [128 << 20, 1 << 30];
-/// The largest of them in a quick run.
 const LARGEST_QUICK: u64 = 512 << 20;
 /// Left to the rest of the machine and to the clones.
 const RESERVE: u64 = 1 << 30;
@@ -27,7 +28,6 @@ pub(super) struct Plan {
     pub guests: Vec<GuestKind>,
     /// Sizes of tiny guests' memory in bytes, ascending, each once, with the pages it can be made of.
     pub sizes: Vec<(u64, Vec<MemoryPages>)>,
-    /// Sizes of Linux guests.
     pub linux_sizes: Vec<u64>,
     /// Rounds of interleaved batches with tiny guests.
     pub rounds: usize,
@@ -43,7 +43,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Decides on a run, refusing sizes that were asked for and don't fit.
-    pub(super) fn new(options: &VmCloneOptions) -> Result<Self, BenchError> {
+    pub(super) fn new(options: &VmCloneOptions) -> Result<Self> {
         let headroom = memory::headroom()?;
         let mut missing = Vec::new();
         let mut choose = |usual: &[u64], kinds: u64| choose(options, usual, kinds, &headroom, &mut missing);
@@ -81,7 +81,7 @@ fn choose(
     kinds: u64,
     headroom: &Headroom,
     missing: &mut Vec<LeftOut>,
-) -> Result<Vec<u64>, BenchError> {
+) -> Result<Vec<u64>> {
     let mut sizes: Vec<u64> = match &options.sizes {
         Some(asked) => asked.iter().map(|size| size.0).collect(),
         None => {

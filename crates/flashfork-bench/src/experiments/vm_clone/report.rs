@@ -1,7 +1,5 @@
 //! The tables of `bench vm-clone`.
 
-use serde_json::Value;
-
 use super::GuestKind;
 use super::found::{
     ALIVE, ALL, BOOT_STEPS, CYCLE, FIRST_EXIT, FIRST_REPLY, Method, PREPARE, READY, STEPS, USER, WAITING, cells,
@@ -9,14 +7,12 @@ use super::found::{
 };
 use super::targets;
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::{median, ratio_of_medians};
-use flashfork_measure::target;
-use flashfork_terminal::size::{Size, show};
-use flashfork_terminal::table::{render as table, time};
+use flashfork_measure::{Document, median, median_time, page, promises, ratio_of_medians};
+use flashfork_terminal::{
+    size::{Size, show},
+    table::{render as table, time},
+};
 
-/// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
     let mut parts = Vec::new();
     let has = |guest| !sizes(document, guest).is_empty();
@@ -44,9 +40,7 @@ pub(super) fn render_all(document: &Document) -> String {
     }
     let guests = [GuestKind::Tiny, GuestKind::Linux].into_iter().filter(|guest| has(*guest));
     let targets: Vec<_> = guests.flat_map(|guest| targets::check(document, guest)).collect();
-    if targets.iter().any(|target| target.measured.is_some()) {
-        parts.push(format!("Promises\n{}", target::render(&targets)));
-    }
+    parts.push(promises(&targets));
     page(document, parts)
 }
 
@@ -63,7 +57,7 @@ fn overview(document: &Document, guest: GuestKind) -> String {
             Some(r) => row.extend([r.p50, r.p90, r.p99, r.max].map(time).into_iter().chain([r.n.to_string()])),
             None => row.extend(std::iter::repeat_n(String::new(), 5)),
         }
-        row.extend(others.iter().map(|measure| record(measure).map_or(String::new(), |r| time(r.p50))));
+        row.extend(others.iter().map(|measure| median_time(record(measure))));
         row
     };
     let rows: Vec<Vec<String>> = cells(document, guest, main).into_iter().map(row).collect();
@@ -107,7 +101,7 @@ fn steps(document: &Document, guest: GuestKind) -> String {
     let part = |title: &str, names: &[&str], wanted: fn(Method) -> bool| {
         let cells = cells(document, guest, names[0]).into_iter().filter(|(_, method)| wanted(*method));
         let row = |(size, method): (u64, Method)| -> Vec<String> {
-            let median = |name: &&str| find(document, guest, method, size, name).map_or(String::new(), |r| time(r.p50));
+            let median = |name: &&str| median_time(find(document, guest, method, size, name));
             [Size(size).to_string(), method.name()].into_iter().chain(names.iter().map(median)).collect()
         };
         let rows: Vec<Vec<String>> = cells.map(row).collect();
@@ -131,7 +125,6 @@ fn density(document: &Document) -> String {
             _ => "lost in the noise".to_owned(),
         }
     };
-    let text = |record: &Record, name: &str| record.chosen.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
     let (mut rows, mut source) = (Vec::new(), None);
     for size in sizes(document, GuestKind::Tiny) {
         let samples = |what, part| counted(document, what, part, size).map(|record| record.samples.clone());
@@ -140,8 +133,8 @@ fn density(document: &Document) -> String {
             continue;
         };
         let record = counted(document, ALIVE, ALL, size);
-        source = source.or(record.map(|record| text(record, "source")));
-        let count = record.and_then(|record| record.chosen.get("count")?.as_u64()).unwrap_or(0);
+        source = source.or(record.map(|record| record.text("source").unwrap_or("")));
+        let count = record.and_then(|record| record.number("count")).unwrap_or(0);
         let kernel = all.iter().zip(&user).map(|(all, user)| all - user).collect();
         let mut row = vec![Size(size).to_string(), count.to_string()];
         row.extend([waiting, all, user, kernel].map(shown));

@@ -4,22 +4,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Ended, FromShell};
-use flashfork_proto::signal::Done;
-use flashfork_vmm::boot::Source;
-use flashfork_vmm::cpu::Exit;
-use flashfork_vmm::events::Event;
-use flashfork_vmm::machine::Machine;
-use flashfork_vmm::pool::Shell;
+use flashfork_proto::{shape::Shape, shell::Ended, signal::Done};
+use flashfork_vmm::{boot::Source, cpu::Exit, events::Event, machine::Machine, pool::Shell};
 
-use super::GuestKind;
 use super::found::{BOOT_STEPS, CYCLE, Cell, FIRST_EXIT, Method, PREPARE, STEPS, Sample, visit};
-use super::plan::Plan;
-use crate::subjects::vm_host::{Claimed, Host, MemoryPages, PATIENCE, Template, expect, shape, vm};
-use flashfork_measure::experiment::Results;
-use flashfork_measure::sampling::{Effort, sample};
-use flashfork_measure::{BenchError, Deadline, Progress};
+use super::{GuestKind, plan::Plan};
+use crate::subjects::{
+    clock::us,
+    vm_host::{Claimed, Host, MemoryPages, PATIENCE, Template, ended, shape, vm},
+};
+use flashfork_measure::{BenchError, Deadline, Effort, Result, Run};
 use flashfork_terminal::size::Size;
 
 /// Clones or boots a round and cell.
@@ -55,33 +49,25 @@ struct Pool<'a> {
 }
 
 /// Clones and boots of every size, in turn.
-pub(super) fn measure(
-    host: &Host,
-    plan: &Plan,
-    deadline: Deadline,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn measure(host: &Host, plan: &Plan, deadline: Deadline, run: &mut Run) -> Result {
     let mut pool = Pool { host, waiting: BTreeMap::new(), claims: 0 };
     let wanted: Vec<(u64, MemoryPages)> =
         plan.sizes.iter().flat_map(|(size, pages)| pages.iter().map(move |pages| (*size, *pages))).collect();
     let mut templates = Vec::new();
-    progress.begin("templates with all of their memory, and shells that wait", wanted.len() as u64);
+    run.begin("templates with all of their memory, and shells that wait", wanted.len() as u64);
     for (size, pages) in wanted {
-        if progress.interrupted() {
-            return Ok(());
-        }
+        run.go_on()?;
         let shape = shape(size, pages.of_shape());
         let template = Template::freeze(&host.boot(shape, CODE)?, shape, pages, true)?;
         if pages == MemoryPages::Thp && !template.is_huge() {
             let cell = format!("{} on transparent 2 MB pages", Size(size));
             let why = format!("only {:.0} % of it got such pages", template.huge_fraction * 100.0);
-            results.leave_out(cell, why, progress);
+            run.leave_out(cell, why);
         } else {
             templates.push(template);
         }
         pool.fill(shape)?;
-        progress.step();
+        run.step();
     }
     let mut cells = Vec::new();
     for (index, template) in templates.iter().enumerate() {
@@ -95,8 +81,8 @@ pub(super) fn measure(
         }
     }
     let effort = Effort::rounds(plan.rounds).until(deadline);
-    progress.begin("interleaved rounds of clones and boots", effort.steps());
-    let (sampled, done) = sample(cells.len(), &effort, cells.len() as u64, progress, |cell, _| {
+    let stage = "interleaved rounds of clones and boots";
+    let taken = run.sample(stage, effort, cells.len(), cells.len() as u64, |cell, _| {
         let (template, Cell { method, .. }) = cells[cell];
         let template = &templates[template];
         let one = |_| match method {
@@ -104,16 +90,13 @@ pub(super) fn measure(
             Method::Primed(_) => pool.clone(template, true),
             Method::ColdBoot(_) => cold_boot(host, template.shape),
         };
-        Ok(visit(&(0..BATCH).map(one).collect::<Result<Vec<_>, _>>()?))
+        Ok(visit(&(0..BATCH).map(one).collect::<Result<Vec<_>>>()?))
     });
-    for ((_, cell), series) in cells.iter().zip(&sampled.cells) {
-        series.iter().try_for_each(|series| cell.keep(series, sampled.ended, results))?;
-    }
-    done
+    taken.keep(run, |cell, measure| cells[cell].1.row(measure))
 }
 
 impl Pool<'_> {
-    fn fill(&mut self, shape: Shape) -> Result<(), BenchError> {
+    fn fill(&mut self, shape: Shape) -> Result {
         let waiting = self.waiting.entry(shape).or_default();
         while waiting.len() < WAITING {
             waiting.push_back(self.host.shell(shape)?);
@@ -122,7 +105,7 @@ impl Pool<'_> {
     }
 
     /// One clone from its request to its end; `primed`: of a shell that was primed before.
-    fn clone(&mut self, template: &Template, primed: bool) -> Result<Sample, BenchError> {
+    fn clone(&mut self, template: &Template, primed: bool) -> Result<Sample> {
         let start = Instant::now();
         let next = self.host.shell(template.shape)?;
         let prepared = start.elapsed();
@@ -136,8 +119,7 @@ impl Pool<'_> {
         std::thread::sleep(SETTLE);
         let start = Instant::now();
         let claimed = template.claim(&shell, self.claims)?;
-        let done = |message| if let FromShell::Ended(ended) = message { Some(ended) } else { None };
-        let ended = expect(&shell, done, "end")?;
+        let ended = ended(&shell)?;
         shell.end();
         let cycle = start.elapsed();
         check(&ended, self.claims)?;
@@ -148,7 +130,7 @@ impl Pool<'_> {
 }
 
 /// A clone gives back what only its template's memory knows, and its own number: it is no reboot, and nobody else's.
-fn check(ended: &Ended, index: u64) -> Result<(), BenchError> {
+fn check(ended: &Ended, index: u64) -> Result {
     let result = [&NONCE.to_le_bytes()[..], &(index as u32).to_le_bytes()].concat();
     match ended {
         Ended::Done(Done { status: 0, result: found }) if *found == result => Ok(()),
@@ -170,7 +152,7 @@ pub(super) fn steps(claimed: &Claimed) -> impl Iterator<Item = (&'static str, f6
 }
 
 /// Everything from nothing to the guest's first exit, in this process.
-fn cold_boot(host: &Host, shape: Shape) -> Result<Sample, BenchError> {
+fn cold_boot(host: &Host, shape: Shape) -> Result<Sample> {
     std::thread::sleep(SETTLE);
     let start = Instant::now();
     let (mut machine, vcpu0) = Machine::prepare(&host.kvm, shape, Box::new(std::io::sink())).map_err(vm)?;
@@ -192,10 +174,6 @@ fn cold_boot(host: &Host, shape: Shape) -> Result<Sample, BenchError> {
     }
     let laps = [created, loaded - created, total - loaded].map(us);
     Ok(std::iter::once((FIRST_EXIT, us(total))).chain(BOOT_STEPS.into_iter().zip(laps)).collect())
-}
-
-pub(super) fn us(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
 }
 
 #[cfg(test)]

@@ -8,10 +8,8 @@ use flashfork_proto::signal::Done;
 use super::VmForkOptions;
 use super::code::{levels, sum, written};
 use super::found::{Claims, DEPTHS, Step};
-use crate::subjects::vm_host::{Forked, Host, MemoryPages, Template, expect, shape, vm};
-use flashfork_measure::experiment::Results;
-use flashfork_measure::sampling::{Effort, Visit, sample};
-use flashfork_measure::{BenchError, Progress};
+use crate::subjects::vm_host::{Forked, Host, MemoryPages, Template, ended, shape, until, vm};
+use flashfork_measure::{BenchError, Effort, Result, Run, Visit};
 
 /// Claims of a cell in a round.
 const BATCH: usize = 5;
@@ -19,36 +17,26 @@ const BATCH: usize = 5;
 const SETTLE: Duration = Duration::from_millis(5);
 
 /// Claims of templates at each depth, in turn.
-pub(super) fn measure(
-    host: &Host,
-    size: u64,
-    options: &VmForkOptions,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn measure(host: &Host, size: u64, options: &VmForkOptions, run: &mut Run) -> Result {
     let pages = options.pages;
-    let templates = templates(host, size, pages, progress)?;
-    let effort = Effort::rounds(options.rounds()).until(progress.deadline());
-    progress.begin("interleaved rounds of claims", effort.steps());
+    let templates = templates(host, size, pages, run)?;
     let claims = |(depth, template)| [false, true].map(|primed| (Claims { depth, primed, pages, size }, template));
     let cells: Vec<_> = DEPTHS.into_iter().zip(&templates).flat_map(claims).collect();
-    let (sampled, done) = sample(cells.len(), &effort, 2, progress, |cell, _| visit(host, cells[cell]));
-    for ((claims, template), series) in cells.iter().zip(&sampled.cells) {
-        series.iter().try_for_each(|series| claims.keep(template.layers(), series, sampled.ended, results))?;
-    }
-    done
+    let effort = Effort::rounds(options.rounds());
+    let taken = run.sample("interleaved rounds of claims", effort, cells.len(), 2, |cell, _| visit(host, cells[cell]));
+    taken.keep(run, |cell, step| cells[cell].0.row(cells[cell].1.layers(), step))
 }
 
 /// One for each of [`DEPTHS`]: the one that booted, and what becomes of it by forks of its clones' clones.
-fn templates(host: &Host, size: u64, pages: u32, progress: &mut dyn Progress) -> Result<Vec<Template>, BenchError> {
+fn templates(host: &Host, size: u64, pages: u32, run: &mut Run) -> Result<Vec<Template>> {
     let deepest = DEPTHS[DEPTHS.len() - 1];
-    progress.begin("clones of clones", u64::from(deepest) + 1);
+    run.begin("clones of clones", u64::from(deepest) + 1);
     let shape = shape(size, MemoryPages::Small.of_shape());
     let end = u32::try_from(size).map_err(|_| vm("a guest of 32 bits has no such memory"))?;
     let mut template = Template::freeze(&host.boot(shape, &levels(end, pages))?, shape, MemoryPages::Small, true)?;
     let mut kept = Vec::new();
     for depth in 0..=deepest {
-        progress.step();
+        run.step();
         let next = if depth < deepest { Some(fork(host, &template)?) } else { None };
         if DEPTHS.contains(&depth) {
             kept.push(template);
@@ -62,14 +50,14 @@ fn templates(host: &Host, size: u64, pages: u32, progress: &mut dyn Progress) ->
 }
 
 /// What a clone is that has written its level.
-fn fork(host: &Host, template: &Template) -> Result<Template, BenchError> {
+fn fork(host: &Host, template: &Template) -> Result<Template> {
     let shell = host.shell(template.shape)?;
     template.claim(&shell, 0)?;
-    expect(&shell, |message| matches!(message, FromShell::Forked).then_some(()), "write its level")?;
+    until(&shell, |message| matches!(message, FromShell::Forked), "write its level")?;
     template.forked(Forked::of(&shell, template.shape)?)
 }
 
-fn visit(host: &Host, (of, template): (Claims, &Template)) -> Result<Visit<Step>, BenchError> {
+fn visit(host: &Host, (of, template): (Claims, &Template)) -> Result<Visit<Step>> {
     let Claims { depth, primed, pages, .. } = of;
     let mut claims = Vec::new();
     for _ in 0..BATCH {
@@ -79,14 +67,13 @@ fn visit(host: &Host, (of, template): (Claims, &Template)) -> Result<Visit<Step>
         }
         std::thread::sleep(SETTLE);
         claims.push(template.claim(&shell, written(depth, pages).into())?);
-        let done = |message| if let FromShell::Ended(ended) = message { Some(ended) } else { None };
-        check(&expect(&shell, done, "end")?, sum(depth, pages))?;
+        check(&ended(&shell)?, sum(depth, pages))?;
     }
     Ok(Step::ALL.map(|step| (step, claims.iter().map(|claimed| step.of(claimed)).collect())).to_vec())
 }
 
 /// A clone has what every level has written.
-fn check(ended: &Ended, sum: u32) -> Result<(), BenchError> {
+fn check(ended: &Ended, sum: u32) -> Result {
     match ended {
         Ended::Done(Done { status: 0, result }) if *result == sum.to_le_bytes() => Ok(()),
         other => Err(BenchError::Clone {

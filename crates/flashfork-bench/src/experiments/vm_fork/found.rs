@@ -1,18 +1,13 @@
 //! The records of `bench vm-fork`: what tells them apart, and how they are found again.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::EXPERIMENT;
-use super::code::Spread;
+use super::{EXPERIMENT, code::Spread};
 use crate::subjects::vm_host::{Claimed, Forked, MemoryPages};
-use flashfork_measure::BenchError;
-use flashfork_measure::experiment::Results;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::sampling::{Ended, Series};
-use flashfork_measure::stats::{Ratio, ratio_of_medians};
+use flashfork_measure::{Document, Ratio, Record, Row, numbers, ratio_of_medians};
 
 /// As records name what forks took, and claims.
-const FORK: &str = "live-fork";
+pub(super) const FORK: &str = "live-fork";
 const CLAIM: &str = "claim";
 const PRIMED: &str = "primed-claim";
 
@@ -20,24 +15,18 @@ const PRIMED: &str = "primed-claim";
 pub(super) const DEPTHS: [u32; 5] = [0, 1, 2, 4, 8];
 
 /// Which guests are forked: both ends of what a guest can be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 pub(super) enum Guest {
     /// On 4 KB pages, of which each is looked at in the pause, and it writes all over them.
+    #[strum(serialize = "4k, writes all over")]
     Wide,
     /// On the 2 MB pages that the monitor makes where it can, and what it writes lies together, so most stay.
+    #[strum(serialize = "thp, writes together")]
     Together,
 }
 
 impl Guest {
     pub(super) const ALL: [Self; 2] = [Self::Wide, Self::Together];
-
-    /// As records name it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Wide => "4k, writes all over",
-            Self::Together => "thp, writes together",
-        }
-    }
 
     /// What its template's memory is made of.
     pub(super) fn pages(self) -> MemoryPages {
@@ -57,7 +46,8 @@ impl Guest {
 }
 
 /// What is found of a fork.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Part {
     /// For how long the guest stood still.
     Pause,
@@ -68,29 +58,19 @@ pub(super) enum Part {
     /// Of it: the machine's state was saved.
     Save,
     /// Before it: from the request until nearly all was copied.
+    #[strum(serialize = "copied before")]
     Before,
     /// Pages that were copied in the pause.
+    #[strum(serialize = "pages left")]
     Left,
     /// Pages that the guest wrote since it could be forked, or was forked last.
+    #[strum(serialize = "pages written")]
     Written,
 }
 
 impl Part {
     pub(super) const ALL: [Self; 7] =
         [Self::Pause, Self::Stop, Self::Copy, Self::Save, Self::Before, Self::Left, Self::Written];
-
-    /// As records name it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Pause => "pause",
-            Self::Stop => "stop",
-            Self::Copy => "copy",
-            Self::Save => "save",
-            Self::Before => "copied before",
-            Self::Left => "pages left",
-            Self::Written => "pages written",
-        }
-    }
 
     /// What it was of one fork, in its unit. `written`: pages.
     pub(super) fn of(self, fork: &Forked, written: u32) -> f64 {
@@ -106,7 +86,7 @@ impl Part {
         }
     }
 
-    fn unit(self) -> &'static str {
+    pub(super) fn unit(self) -> &'static str {
         match self {
             Self::Left | Self::Written => "count",
             _ => "us",
@@ -114,42 +94,15 @@ impl Part {
     }
 }
 
-/// Forks of guests of one kind and size.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Forks {
-    pub guest: Guest,
-    /// Bytes of a guest's memory.
-    pub size: u64,
-    /// What it writes of it in a second.
-    pub percent: f64,
-}
-
-impl Forks {
-    /// Keeps the samples of one part. `tracked`: whether anything was copied while the guests ran.
-    pub(super) fn keep(
-        self,
-        tracked: bool,
-        series: &Series<Part>,
-        ended: Ended,
-        results: &mut Results,
-    ) -> Result<(), BenchError> {
-        let part = series.measure;
-        let chosen = [
-            ("measure", json!(part.name())),
-            ("guest", json!(self.guest.name())),
-            ("size", json!(self.size)),
-            ("written_percent", json!(self.percent)),
-        ];
-        results.keep(FORK, chosen, [("tracked", json!(tracked))], part.unit(), series, ended)
-    }
-}
-
 /// What is timed of a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Step {
     /// From the request until the client knows of the first exit.
+    #[strum(serialize = "first exit")]
     FirstExit,
     /// Of it: what the shell took.
+    #[strum(serialize = "in the shell")]
     Shell,
     /// Of it: memory was mapped.
     Map,
@@ -157,15 +110,6 @@ pub(super) enum Step {
 
 impl Step {
     pub(super) const ALL: [Self; 3] = [Self::FirstExit, Self::Shell, Self::Map];
-
-    /// As records name it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::FirstExit => "first exit",
-            Self::Shell => "in the shell",
-            Self::Map => "map",
-        }
-    }
 
     /// Microseconds of it.
     pub(super) fn of(self, claimed: &Claimed) -> f64 {
@@ -190,29 +134,10 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Keeps the samples of one step. `layers`: files and extents that make up the template's memory.
-    pub(super) fn keep(
-        self,
-        layers: [usize; 2],
-        series: &Series<Step>,
-        ended: Ended,
-        results: &mut Results,
-    ) -> Result<(), BenchError> {
-        let chosen = [
-            ("measure", json!(series.measure.name())),
-            ("depth", json!(self.depth)),
-            ("pages", json!(self.pages)),
-            ("size", json!(self.size)),
-        ];
-        let [files, extents] = layers;
-        results.keep(
-            method(self.primed),
-            chosen,
-            [("files", json!(files)), ("extents", json!(extents))],
-            "us",
-            series,
-            ended,
-        )
+    /// One step. `layers`: files and extents that make up the template's memory.
+    pub(super) fn row(self, [files, extents]: [usize; 2], step: Step) -> Row {
+        let chosen = json!({ "measure": step.as_ref(), "depth": self.depth, "pages": self.pages, "size": self.size });
+        Row::of(method(self.primed), "us", chosen).beside(json!({ "files": files, "extents": extents }))
     }
 }
 
@@ -223,13 +148,12 @@ fn method(primed: bool) -> &'static str {
 
 /// The record of a part of forks of guests of `size`.
 pub(super) fn part(document: &Document, guest: Guest, size: u64, part: Part) -> Option<&Record> {
-    let wanted = [("measure", json!(part.name())), ("guest", json!(guest.name())), ("size", json!(size))];
+    let wanted = [("measure", json!(part.as_ref())), ("guest", json!(guest.as_ref())), ("size", json!(size))];
     document.find(EXPERIMENT, FORK, &wanted)
 }
 
-/// The record of a step of claims at a depth.
 pub(super) fn step(document: &Document, primed: bool, depth: u32, step: Step) -> Option<&Record> {
-    document.find(EXPERIMENT, method(primed), &[("measure", json!(step.name())), ("depth", json!(depth))])
+    document.find(EXPERIMENT, method(primed), &[("measure", json!(step.as_ref())), ("depth", json!(depth))])
 }
 
 /// How many times as long the guests of one size stood still as those of another.
@@ -248,44 +172,38 @@ fn ratio(over: Option<&Record>, under: Option<&Record>) -> Option<Ratio> {
 
 /// The sizes of guests of a kind that were forked, ascending.
 pub(super) fn sizes(document: &Document, guest: Guest) -> Vec<u64> {
-    let own = document.records.iter().filter(|record| {
-        let named = record.chosen.get("guest").and_then(Value::as_str) == Some(guest.name());
-        record.experiment == EXPERIMENT && record.method == FORK && named
-    });
-    let mut sizes: Vec<u64> = own.filter_map(|record| record.chosen.get("size").and_then(Value::as_u64)).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
+    let is = |record: &&Record| record.method == FORK && record.text("guest") == Some(guest.as_ref());
+    numbers(document.of(EXPERIMENT).filter(is), "size")
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use flashfork_measure::host::HostCard;
-    use flashfork_measure::stats::Rounds;
 
     /// Records of guests of 1 and 2 GB that stand still for 1 and 1.1 ms, and claims whose every fork takes 10 of 200
     /// µs, or of 400 if primed.
     pub(in super::super) fn document(tracked: bool) -> Document {
-        let mut results = Results::new(EXPERIMENT);
-        let rounds = |value: f64| Rounds(vec![vec![value]; 6]);
-        for (size, pause) in [(1 << 30, 1000.0), (2 << 30, 1100.0)] {
-            for measure in Part::ALL {
-                let series = Series { measure, warm_up: Vec::new(), rounds: rounds(pause) };
-                Forks { guest: Guest::Wide, size, percent: 1.0 }
-                    .keep(tracked, &series, Ended::Rounds, &mut results)
-                    .unwrap();
+        let mut records = Vec::new();
+        let mut keep = |row: Row, value: f64| records.push(row.record(EXPERIMENT, vec![value; 6]).unwrap());
+        for (size, pause) in [(1_u64 << 30, 1000.0), (2 << 30, 1100.0)] {
+            for part in Part::ALL {
+                let chosen = json!({
+                    "measure": part.as_ref(),
+                    "guest": Guest::Wide.as_ref(),
+                    "size": size,
+                    "written_percent": 1.0,
+                });
+                keep(Row::of(FORK, part.unit(), chosen).beside(json!({ "tracked": tracked })), pause);
             }
         }
         for (depth, primed) in DEPTHS.into_iter().flat_map(|depth| [(depth, false), (depth, true)]) {
-            for measure in Step::ALL {
+            for step in Step::ALL {
                 let none = if primed { 400.0 } else { 200.0 };
-                let series = Series { measure, warm_up: Vec::new(), rounds: rounds(none + 10.0 * f64::from(depth)) };
                 let claims = Claims { depth, primed, pages: 64, size: 256 << 20 };
-                claims.keep([depth as usize + 1, 1234], &series, Ended::Rounds, &mut results).unwrap();
+                keep(claims.row([depth as usize + 1, 1234], step), none + 10.0 * f64::from(depth));
             }
         }
-        Document::new(HostCard::read().unwrap(), results.records)
+        Document::here(records).unwrap()
     }
 
     #[test]

@@ -2,14 +2,13 @@
 
 use flashfork_proto::shell::FromShell;
 use flashfork_vmm::pool::Shell;
+use serde_json::json;
 
 use super::VmForkOptions;
 use super::code::{COUNT, keeps_writing, pages};
-use super::found::{Forks, Guest, Part};
-use crate::subjects::vm_host::{Forked, Host, MemoryPages, Template, expect, shape, vm};
-use flashfork_measure::experiment::Results;
-use flashfork_measure::sampling::{Effort, Visit, sample};
-use flashfork_measure::{BenchError, Progress};
+use super::found::{FORK, Guest, Part};
+use crate::subjects::vm_host::{Forked, Host, MemoryPages, Template, shape, until, vm};
+use flashfork_measure::{Effort, OrCant, Result, Row, Run, Visit};
 use flashfork_terminal::size::Size;
 
 /// Forks of a clone in a row.
@@ -29,52 +28,48 @@ struct Subject {
 }
 
 /// Forks guests of each kind and size, in turn.
-pub(super) fn measure(
-    host: &Host,
-    sizes: &[u64],
-    options: &VmForkOptions,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn measure(host: &Host, sizes: &[u64], options: &VmForkOptions, run: &mut Run) -> Result {
     // 2 MB pages first, while there is unbroken memory.
     let guests = Guest::ALL.into_iter().rev();
     let wanted: Vec<_> = guests.flat_map(|guest| sizes.iter().rev().map(move |size| (guest, *size))).collect();
-    progress.begin("templates with all of their memory", wanted.len() as u64);
+    run.begin("templates with all of their memory", wanted.len() as u64);
     let frequency = frequency(host)?;
     let mut subjects = Vec::new();
     for (guest, size) in wanted {
-        if progress.interrupted() {
-            return Ok(());
-        }
+        run.go_on()?;
         let subject = Subject::new(host, guest, size, options.written, frequency)?;
         if guest.pages() == MemoryPages::Thp && !subject.template.is_huge() {
             let why = format!("only {:.0} % of it got 2 MB pages", subject.template.huge_fraction * 100.0);
-            results.leave_out(format!("{}, {}", guest.name(), Size(size)), why, progress);
+            run.leave_out(format!("{}, {}", guest.as_ref(), Size(size)), why);
         } else {
             subjects.push(subject);
         }
-        progress.step();
+        run.step();
     }
-    let effort = Effort::rounds(options.rounds()).until(progress.deadline());
-    progress.begin("interleaved rounds of live forks", effort.steps());
-    let (sampled, done) =
-        sample(subjects.len(), &effort, 1, progress, |cell, round| subjects[cell].visit(host, round as u64));
-    for (subject, series) in subjects.iter().zip(&sampled.cells) {
-        let size = subject.template.shape.memory_bytes();
-        let forks = Forks { guest: subject.guest, size, percent: options.written };
-        series.iter().try_for_each(|series| forks.keep(subject.tracked, series, sampled.ended, results))?;
-    }
-    done
+    let effort = Effort::rounds(options.rounds());
+    let taken = run.sample("interleaved rounds of live forks", effort, subjects.len(), 1, |cell, round| {
+        subjects[cell].visit(host, round as u64)
+    });
+    taken.keep(run, |cell, part| {
+        let Subject { guest, template, tracked, .. } = &subjects[cell];
+        let chosen = json!({
+            "measure": part.as_ref(),
+            "guest": guest.as_ref(),
+            "size": template.shape.memory_bytes(),
+            "written_percent": options.written,
+        });
+        Row::of(FORK, part.unit(), chosen).beside(json!({ "tracked": tracked }))
+    })
 }
 
 /// Ticks of the guests' TSC in a second.
-fn frequency(host: &Host) -> Result<f64, BenchError> {
+fn frequency(host: &Host) -> Result<f64> {
     let cpu = host.kvm.create_vm().and_then(|machine| machine.create_vcpu(0)).map_err(vm)?;
     Ok(f64::from(cpu.get_tsc_khz().map_err(vm)?) * 1e3)
 }
 
 impl Subject {
-    fn new(host: &Host, guest: Guest, size: u64, percent: f64, frequency: f64) -> Result<Self, BenchError> {
+    fn new(host: &Host, guest: Guest, size: u64, percent: f64, frequency: f64) -> Result<Self> {
         let shape = shape(size, guest.pages().of_shape());
         let end = u32::try_from(size).map_err(|_| vm("a guest of 32 bits has no such memory"))?;
         let of_memory = |percent: f64| f64::from(pages(end)) * percent / 100.0;
@@ -86,11 +81,11 @@ impl Subject {
     }
 
     /// Some forks of a new clone.
-    fn visit(&mut self, host: &Host, round: u64) -> Result<Visit<Part>, BenchError> {
+    fn visit(&mut self, host: &Host, round: u64) -> Result<Visit<Part>> {
         let shape = self.template.shape;
         let shell = host.shell(shape)?;
         self.template.claim(&shell, round)?;
-        expect(&shell, |message| matches!(message, FromShell::Lap(_)).then_some(()), "write pages")?;
+        until(&shell, |message| matches!(message, FromShell::Lap(_)), "write pages")?;
         let (mut forks, mut before) = (Vec::new(), self.first);
         for _ in 0..FORKS {
             let (fork, count) = fork(&shell, &self.template)?;
@@ -105,11 +100,11 @@ impl Subject {
 }
 
 /// A fork, and how many pages the guest had written by then, as its own copied memory says.
-fn fork(shell: &Shell, template: &Template) -> Result<(Forked, u32), BenchError> {
+fn fork(shell: &Shell, template: &Template) -> Result<(Forked, u32)> {
     let fork = Forked::of(shell, template.shape)?;
     let mut count = [0; 4];
     let got = rustix::io::pread(&fork.delta, &mut count, COUNT.into());
-    match got.map_err(|errno| BenchError::system("read what a fork has copied", errno))? {
+    match got.or_cant("read what a fork has copied")? {
         4 => Ok((fork, u32::from_le_bytes(count))),
         _ => Err(vm("a fork has copied less than a page")),
     }

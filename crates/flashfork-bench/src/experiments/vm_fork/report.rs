@@ -3,22 +3,18 @@
 use serde_json::Value;
 
 use super::found::{DEPTHS, Guest, Part, Step, claims, part, pauses, sizes, step};
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::target::{self, Bound, Target, Unit};
-use flashfork_terminal::size::{Size, show};
-use flashfork_terminal::table::{render as table, time, time_range};
+use flashfork_measure::{Document, Record, Target, Unit, median_time, page, promises, shown};
+use flashfork_terminal::{
+    size::{Size, show},
+    table::{render as table, time, time_range},
+};
 
-/// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
     let mut parts = Vec::new();
     parts.extend(of_pauses(document));
     if let Some(record) = DEPTHS.into_iter().find_map(|depth| step(document, false, depth, Step::FirstExit)) {
         parts.push(of_claims(document, record));
-        let targets = targets(document);
-        if targets.iter().any(|target| target.measured.is_some()) {
-            parts.push(format!("Promises\n{}", target::render(&targets)));
-        }
+        parts.push(promises(&targets(document)));
     }
     page(document, parts)
 }
@@ -30,7 +26,7 @@ fn of_pauses(document: &Document) -> Option<String> {
         cells.iter().flat_map(|(guest, sizes)| sizes.iter().map(|size| (*guest, *size, sizes[0]))).collect();
     let &(guest, size, _) = cells.first()?;
     let first = part(document, guest, size, Part::Pause)?;
-    let percent = first.chosen.get("written_percent").and_then(Value::as_f64).unwrap_or(0.0);
+    let percent = first.float("written_percent").unwrap_or(0.0);
     let mut lines = vec![format!(
         "Clones that have written 1 % of their memory and read all of it, forked while they write {percent} % a second: medians.\n\
          written: pages since it could be forked, or was forked last; left: pages that were copied in the pause."
@@ -41,12 +37,11 @@ fn of_pauses(document: &Document) -> Option<String> {
         );
     }
     let row = |&(guest, size, smallest): &(Guest, u64, u64)| {
-        let of =
-            |wanted, shown: fn(&Record) -> String| part(document, guest, size, wanted).map_or(String::new(), shown);
+        let of = |wanted, show: fn(&Record) -> String| shown(part(document, guest, size, wanted).map(show));
         let median = |wanted| of(wanted, |record| time(record.p50));
         let count = |wanted| of(wanted, |record| record.p50.to_string());
         vec![
-            guest.name().to_owned(),
+            guest.as_ref().to_owned(),
             Size(size).to_string(),
             median(Part::Before),
             count(Part::Written),
@@ -56,7 +51,7 @@ fn of_pauses(document: &Document) -> Option<String> {
             median(Part::Stop),
             median(Part::Copy),
             median(Part::Save),
-            pauses(document, guest, size, smallest).map_or(String::new(), |found| found.to_string()),
+            shown(pauses(document, guest, size, smallest)),
             of(Part::Pause, |record| record.n.to_string()),
         ]
     };
@@ -80,7 +75,7 @@ fn of_pauses(document: &Document) -> Option<String> {
 
 /// What claims of clones of clones took. `any`: one of their records.
 fn of_claims(document: &Document, any: &Record) -> String {
-    let number = |name: &str| any.chosen.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let number = |name: &str| any.number(name).unwrap_or(0);
     let heading = format!(
         "Claims of clones of clones: guests of {}, of which each level has written {} pages, half of them those of the level before.",
         show(number("size")),
@@ -88,11 +83,9 @@ fn of_claims(document: &Document, any: &Record) -> String {
     );
     let row = |depth: u32| {
         let first_exit = step(document, false, depth, Step::FirstExit)?;
-        let median = |primed, of| step(document, primed, depth, of).map_or(String::new(), |record| time(record.p50));
-        let ratio =
-            |primed, of| claims(document, primed, depth, 1, of).map_or(String::new(), |found| found.to_string());
-        let observed =
-            |name: &str| first_exit.observed.get(name).and_then(Value::as_u64).map_or(String::new(), |n| n.to_string());
+        let median = |primed, of| median_time(step(document, primed, depth, of));
+        let ratio = |primed, of| shown(claims(document, primed, depth, 1, of));
+        let observed = |name: &str| shown(first_exit.observed.get(name));
         Some(vec![
             depth.to_string(),
             observed("files"),
@@ -126,12 +119,8 @@ fn of_claims(document: &Document, any: &Record) -> String {
 
 /// The promises.
 fn targets(document: &Document) -> [Target; 2] {
-    let claims = |what: &str, primed| Target {
-        what: what.into(),
-        bound: Bound::AtMost(1.3),
-        unit: Unit::Times,
-        measured: claims(document, primed, 8, 1, Step::FirstExit),
-    };
+    let claims =
+        |what: &str, primed| Target::at_most(what, 1.3, Unit::Times, claims(document, primed, 8, 1, Step::FirstExit));
     [
         claims("claim until the first exit: template forked at depth 8 ÷ at depth 1", false),
         claims("the same of a primed shell", true),
@@ -142,7 +131,6 @@ fn targets(document: &Document) -> [Target; 2] {
 mod tests {
     use super::super::found::tests::document;
     use super::*;
-    use flashfork_measure::host::HostCard;
 
     #[test]
     fn pauses_stand_by_size_and_claims_by_depth() {
@@ -162,7 +150,7 @@ mod tests {
         part.records.retain(|record| record.method == "live-fork");
         let shown = render_all(&part);
         assert!(shown.contains("÷ smallest") && !shown.contains("depth"), "{shown}");
-        let none = Document::new(HostCard::read().unwrap(), Vec::new());
+        let none = Document::here(Vec::new()).unwrap();
         assert!(!render_all(&none).contains("pause"));
     }
 }

@@ -6,12 +6,10 @@ use flashfork_vmm::boot::TINY_ADDRESS as ADDRESS;
 
 /// Most pages that can be written: an even number.
 pub(super) const MOST: u32 = 2000;
-/// Most stores.
 const STORES: u32 = MOST / 2;
 
 /// Where the first page can be.
 const FIRST: u64 = 1 << 20;
-/// Bytes of a page.
 const PAGE: u64 = 4096;
 /// From one store's place to the next one's: no neighbours, and all places are met. Prime to [`STORES`].
 const STEP: u32 = 377;

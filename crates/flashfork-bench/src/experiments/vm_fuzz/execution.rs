@@ -5,20 +5,20 @@ use std::time::{Duration, Instant};
 
 use flashfork_proto::shell::{Ended, FromShell};
 use flashfork_proto::signal::{Done, Signal};
-use flashfork_vmm::cpu::Exit;
-use flashfork_vmm::events::Event;
 use flashfork_vmm::machine::{Frozen, Machine};
-use flashfork_vmm::memory::Watch;
+use flashfork_vmm::{cpu::Exit, events::Event, memory::Watch};
 use kvm_ioctls::Kvm;
 use serde_json::json;
 use vm_memory::{Bytes, GuestAddress};
 
 use super::code::{places, writes};
 use super::{VmFuzzOptions, Way};
-use crate::subjects::vm_host::{CID, Host, MemoryPages, PATIENCE, Template, expect, renewal, shape, vm};
-use flashfork_measure::experiment::Results;
-use flashfork_measure::sampling::{Effort, Visit, sample};
-use flashfork_measure::{BenchError, Progress};
+use crate::once::ascending;
+use crate::subjects::{
+    clock::micros,
+    vm_host::{CID, Host, MemoryPages, PATIENCE, Template, renewal, shape, until, vm},
+};
+use flashfork_measure::{Effort, Result, Row, Run, Visit};
 
 /// Executions of a cell in a round: rollbacks, and what takes a hundred times as long.
 const BATCHES: [usize; 2] = [40, 4];
@@ -36,48 +36,37 @@ struct Subject<'a> {
 }
 
 /// All ways with each number of pages, in turn.
-pub(super) fn measure(
-    host: &Host,
-    options: &VmFuzzOptions,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn measure(host: &Host, options: &VmFuzzOptions, run: &mut Run) -> Result {
     let size = options.size.0;
-    progress.begin("a template with all of its memory, and clones", 1);
+    run.begin("a template with all of its memory, and clones", 1);
     let shape = shape(size, MemoryPages::Small.of_shape());
     let template = Template::freeze(&host.boot(shape, &writes(size, None))?, shape, MemoryPages::Small, true)?;
-    let mut pages = options.pages.clone();
-    pages.sort_unstable();
-    pages.dedup();
     let mut subjects = Vec::new();
-    for (pages, way) in pages.into_iter().flat_map(|pages| Way::ALL.map(|way| (pages, way))) {
+    for (pages, way) in ascending(&options.pages).into_iter().flat_map(|pages| Way::ALL.map(|way| (pages, way))) {
         let mut subject = Subject { host, template: &template, way, pages, machine: None };
         if matches!(way, Way::Copy | Way::Drop) {
             subject.machine = machine(&host.kvm, &template.frozen()?, way, subject.stores())?;
             if subject.machine.is_none() {
                 let why = "this kernel has no PAGEMAP_SCAN (Linux 6.7)";
-                results.leave_out(format!("{pages} pages, {}", way.name()), why, progress);
+                run.leave_out(format!("{pages} pages, {}", way.as_ref()), why);
                 continue;
             }
         }
         (0..WARM_UP).try_for_each(|_| subject.execute())?;
         subjects.push(subject);
     }
-    progress.step();
-    let effort = Effort::rounds(options.rounds()).until(progress.deadline());
-    progress.begin("interleaved rounds of executions", effort.steps());
-    let (sampled, done) = sample(subjects.len(), &effort, size, progress, |cell, _| subjects[cell].visit());
-    for (subject, series) in subjects.iter().zip(&sampled.cells) {
-        let chosen = [("pages", json!(subject.pages)), ("size", json!(size))];
-        series
-            .iter()
-            .try_for_each(|series| results.keep(subject.way.name(), chosen.clone(), [], "us", series, sampled.ended))?;
-    }
-    done
+    run.step();
+    let effort = Effort::rounds(options.rounds());
+    let stage = "interleaved rounds of executions";
+    let taken = run.sample(stage, effort, subjects.len(), size, |cell, _| subjects[cell].visit());
+    taken.keep(run, |cell, ()| {
+        let Subject { way, pages, .. } = &subjects[cell];
+        Row::of(way.as_ref(), "us", json!({ "pages": pages, "size": size }))
+    })
 }
 
 /// A clone that is taken back; it has run once. None where its way is not to be had.
-fn machine(kvm: &Kvm, frozen: &Frozen, way: Way, stores: u32) -> Result<Option<Machine>, BenchError> {
+fn machine(kvm: &Kvm, frozen: &Frozen, way: Way, stores: u32) -> Result<Option<Machine>> {
     let (mut machine, mut vcpu0) = Machine::prepare(kvm, frozen.state.shape, Box::new(sink())).map_err(vm)?;
     if way == Way::Copy {
         let watch = Watch::find().map_err(vm)?;
@@ -91,7 +80,7 @@ fn machine(kvm: &Kvm, frozen: &Frozen, way: Way, stores: u32) -> Result<Option<M
     machine.spawn(vcpu0).map_err(vm)?;
     // Once with pages of which it is known what they are: a rollback that isn't right is not measured.
     let places = || places(frozen.state.shape.memory_bytes());
-    let words = |machine: &Machine| -> Result<Vec<u32>, BenchError> {
+    let words = |machine: &Machine| -> Result<Vec<u32>> {
         places().map(|place| machine.memory().read_obj(GuestAddress(place.into())).map_err(vm)).collect()
     };
     let before = words(&machine)?;
@@ -114,19 +103,19 @@ impl Subject<'_> {
         self.pages / 2
     }
 
-    fn visit(&mut self) -> Result<Visit<()>, BenchError> {
+    fn visit(&mut self) -> Result<Visit<()>> {
         let batch = BATCHES[usize::from(self.machine.is_none())];
         let mut times = Vec::new();
         for _ in 0..batch {
             let start = Instant::now();
             self.execute()?;
-            times.push(start.elapsed().as_secs_f64() * 1e6);
+            times.push(micros(start));
         }
         Ok(vec![((), times)])
     }
 
     /// One execution, and what comes before it.
-    fn execute(&mut self) -> Result<(), BenchError> {
+    fn execute(&mut self) -> Result {
         let stores = self.stores();
         if let Some(machine) = &mut self.machine {
             machine.pause().map_err(vm)?;
@@ -142,13 +131,13 @@ impl Subject<'_> {
             self.template.claim(&shell, stores.into())?;
             shell
         };
-        let done = |message| matches!(message, FromShell::Ended(Ended::Done(Done { status: 0, .. }))).then_some(());
-        expect(&shell, done, "write its pages")
+        let done = |message: &_| matches!(message, FromShell::Ended(Ended::Done(Done { status: 0, .. })));
+        until(&shell, done, "write its pages")
     }
 }
 
 /// Waits until the pages are written. Awake: a sleep ends late, by as much as half a rollback takes.
-fn ran(machine: &mut Machine) -> Result<(), BenchError> {
+fn ran(machine: &mut Machine) -> Result {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
         match machine.event(Some(Duration::ZERO)) {

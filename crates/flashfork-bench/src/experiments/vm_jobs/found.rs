@@ -2,17 +2,13 @@
 
 use serde_json::json;
 
-use super::EXPERIMENT;
-use super::guests::Kind;
+use super::{EXPERIMENT, guests::Kind};
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_measure::BenchError;
-use flashfork_measure::experiment::Results;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::sampling::{Ended, Series};
-use flashfork_measure::stats::{Ratio, ratio_of_medians};
+use flashfork_measure::{Document, Ratio, Record, Row, ratio_of_medians};
 
 /// Which jobs a batch is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Work {
     /// A small C program is compiled.
     Gcc,
@@ -24,15 +20,6 @@ pub enum Work {
 
 impl Work {
     pub(super) const ALL: [Self; 3] = [Self::Gcc, Self::Java, Self::Mixed];
-
-    /// As records name it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Gcc => "gcc",
-            Self::Java => "java",
-            Self::Mixed => "mixed",
-        }
-    }
 
     /// What its jobs are, in turn.
     pub(super) fn kinds(self) -> &'static [Kind] {
@@ -69,14 +56,15 @@ impl Method {
     pub(super) fn name(self) -> String {
         match self {
             Self::Boot => "cold-boot".to_owned(),
-            Self::Clone(pages) => format!("clone-{}", pages.name()),
-            Self::Rollback(pages) => format!("rollback-{}", pages.name()),
+            Self::Clone(pages) => format!("clone-{}", pages.as_ref()),
+            Self::Rollback(pages) => format!("rollback-{}", pages.as_ref()),
         }
     }
 }
 
 /// What is found of jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Measure {
     /// From the request to the result.
     Latency,
@@ -85,23 +73,14 @@ pub(super) enum Measure {
     /// Of it: the job.
     Job,
     /// Jobs a second, one machine for each CPU.
+    #[strum(serialize = "jobs per second")]
     Throughput,
     /// System time of all processes of ours, for each job.
+    #[strum(serialize = "system time")]
     System,
 }
 
 impl Measure {
-    /// As records name it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Latency => "latency",
-            Self::Ready => "ready",
-            Self::Job => "job",
-            Self::Throughput => "jobs per second",
-            Self::System => "system time",
-        }
-    }
-
     fn unit(self) -> &'static str {
         if self == Self::Throughput { "1/s" } else { "us" }
     }
@@ -115,22 +94,14 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// Keeps the samples of one measure.
-    pub(super) fn keep(
-        self,
-        cpus: usize,
-        series: &Series<Measure>,
-        ended: Ended,
-        results: &mut Results,
-    ) -> Result<(), BenchError> {
-        let measure = series.measure;
-        let chosen = [("measure", json!(measure.name())), ("jobs", json!(self.work.name()))];
-        results.keep(&self.method.name(), chosen, [("cpus", json!(cpus))], measure.unit(), series, ended)
+    pub(super) fn row(self, cpus: usize, measure: Measure) -> Row {
+        let chosen = json!({ "measure": measure.as_ref(), "jobs": self.work.as_ref() });
+        Row::of(self.method.name(), measure.unit(), chosen).beside(json!({ "cpus": cpus }))
     }
 
     /// The record of one measure.
     pub(super) fn find(self, document: &Document, measure: Measure) -> Option<&Record> {
-        let wanted = [("measure", json!(measure.name())), ("jobs", json!(self.work.name()))];
+        let wanted = [("measure", json!(measure.as_ref())), ("jobs", json!(self.work.as_ref()))];
         document.find(EXPERIMENT, &self.method.name(), &wanted)
     }
 
@@ -144,12 +115,10 @@ impl Cell {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use flashfork_measure::host::HostCard;
-    use flashfork_measure::stats::Rounds;
 
     /// Records of jobs that take 10 s by a boot, 1 s by a clone, of which half is the job, and 0.5 s by a rollback.
     pub(in super::super) fn document() -> Document {
-        let mut results = Results::new(EXPERIMENT);
+        let mut records = Vec::new();
         for work in [Work::Gcc, Work::Java] {
             for method in Method::ALL {
                 let seconds = match method {
@@ -163,12 +132,12 @@ pub(super) mod tests {
                         Measure::Ready | Measure::Job => seconds * 0.5e6,
                         Measure::Latency | Measure::System => seconds * 1e6,
                     };
-                    let series = Series { measure, warm_up: Vec::new(), rounds: Rounds(vec![vec![value]; 6]) };
-                    Cell { work, method }.keep(1, &series, Ended::Rounds, &mut results).unwrap();
+                    let row = Cell { work, method }.row(1, measure);
+                    records.push(row.record(EXPERIMENT, vec![value; 6]).unwrap());
                 }
             }
         }
-        Document::new(HostCard::read().unwrap(), results.records)
+        Document::here(records).unwrap()
     }
 
     #[test]

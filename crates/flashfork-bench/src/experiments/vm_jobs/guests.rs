@@ -4,19 +4,19 @@ use std::fs::File;
 use std::time::{Duration, Instant};
 
 use flashfork_image::guest::Guest;
-use flashfork_proto::agent::{Exec, Exit, Request};
-use flashfork_proto::shape::Shape;
+use flashfork_proto::{agent::Request, shape::Shape};
 use flashfork_vmm::pool::Shell;
 
 use super::found::{Cell, Method};
-use crate::subjects::vm_host::linux::{self, Agent};
-use crate::subjects::vm_host::{Host, MemoryPages, PATIENCE, Template, roll_back, shape, vm};
-use flashfork_measure::BenchError;
+use crate::subjects::vm_host::{
+    Host, MemoryPages, PATIENCE, Template,
+    linux::{self, Agent, exec, run},
+    roll_back, shape, vm,
+};
+use flashfork_measure::Result;
 
 /// The agent in its guest.
 const AGENT: &str = "/run/flashfork/agent";
-/// What a command may say.
-const OUTPUT: usize = 1 << 16;
 
 const COMPILE: &str = "gcc -O2 -o /tmp/primes /opt/jobs/primes.c && /tmp/primes";
 /// Ends when the program waits for jobs, or when it has ended.
@@ -24,7 +24,8 @@ const SERVE: &str = "set -e; cd /run; mkfifo jobs results ready; \
     { java -cp /opt/jobs Pi jobs results ready </dev/null >java.log 2>&1 || cat java.log >ready; } & cat /run/ready";
 
 /// What a machine can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Kind {
     /// Compile a small C program, and run it.
     Gcc,
@@ -33,13 +34,6 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Gcc => "gcc",
-            Self::Java => "java",
-        }
-    }
-
     /// Bytes of its guest's memory.
     pub(super) fn memory(self) -> u64 {
         match self {
@@ -53,7 +47,7 @@ impl Kind {
     }
 
     /// Makes a guest that has booted ready for jobs.
-    fn initialise(self, agent: &mut Agent) -> Result<(), BenchError> {
+    fn initialise(self, agent: &mut Agent) -> Result {
         match self {
             Self::Gcc => Ok(()),
             Self::Java => run(agent, SERVE, |said| said.ends_with(" classes\n")),
@@ -61,7 +55,7 @@ impl Kind {
     }
 
     /// Does job number `number`, and looks at its result.
-    pub(super) fn work(self, agent: &mut Agent, number: u64) -> Result<(), BenchError> {
+    pub(super) fn work(self, agent: &mut Agent, number: u64) -> Result {
         match self {
             Self::Gcc => run(agent, COMPILE, |said| said == "25 primes up to 100\n"),
             Self::Java => {
@@ -76,20 +70,6 @@ fn is_pi(said: &str, number: u64) -> bool {
     let words: Vec<&str> = said.split_whitespace().collect();
     let near = |word: &str| word.parse::<f64>().is_ok_and(|pi| (pi - std::f64::consts::PI).abs() < 0.05);
     matches!(words[..], [seed, pi] if seed == number.to_string() && near(pi))
-}
-
-fn run(agent: &mut Agent, command: &str, right: impl Fn(&str) -> bool) -> Result<(), BenchError> {
-    let output = agent.run(&exec(&["sh", "-c", command]), &[], OUTPUT).map_err(vm)?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    if output.exit == Exit::Code(0) && right(&said) {
-        return Ok(());
-    }
-    let status = format!("{:?}: {said}{}", output.exit, String::from_utf8_lossy(&output.stderr));
-    Err(BenchError::Clone { what: format!("running {command:?}"), status })
-}
-
-fn exec(argv: &[&str]) -> Exec {
-    Exec { argv: argv.iter().map(|word| word.as_bytes().to_vec().into()).collect(), survives: true, ..Exec::default() }
 }
 
 /// What all machines are made of.
@@ -115,7 +95,7 @@ impl<'a> Guests<'a> {
 
     /// Makes templates of a kind, on 4 KB pages and on 2 MB pages if more than half of its memory gets them: that share
     /// is given.
-    pub(super) fn add(&mut self, kind: Kind) -> Result<f64, BenchError> {
+    pub(super) fn add(&mut self, kind: Kind) -> Result<f64> {
         let Ready { shell, mut agent, .. } = self.boot(kind)?;
         if kind == Kind::Gcc {
             kind.work(&mut agent, 0)?;
@@ -137,14 +117,13 @@ impl<'a> Guests<'a> {
             .map(|(_, template)| template)
     }
 
-    /// Whether the templates are there that a cell needs.
     pub(super) fn can(&self, cell: Cell) -> bool {
         let there = |pages| cell.work.kinds().iter().all(|kind| self.template(*kind, pages).is_some());
         cell.method.template().is_none_or(there)
     }
 
     /// A machine that has begun from nothing.
-    pub(super) fn boot(&self, kind: Kind) -> Result<Ready, BenchError> {
+    pub(super) fn boot(&self, kind: Kind) -> Result<Ready> {
         let start = Instant::now();
         let shell = self.host.shell(kind.shape())?;
         linux::boot(&shell, kind.shape(), &self.guest, " flashfork.root=/dev/vda", Some(&self.disk))?;
@@ -154,7 +133,7 @@ impl<'a> Guests<'a> {
     }
 
     /// A clone, by a shell that is made before its request.
-    pub(super) fn clone(&self, kind: Kind, pages: MemoryPages, number: u64) -> Result<Ready, BenchError> {
+    pub(super) fn clone(&self, kind: Kind, pages: MemoryPages, number: u64) -> Result<Ready> {
         let template = self.template(kind, pages).ok_or_else(|| vm("no template"))?;
         let shell = self.host.shell(kind.shape())?;
         let start = Instant::now();
@@ -163,14 +142,14 @@ impl<'a> Guests<'a> {
     }
 
     /// The clone in `shell` once more.
-    pub(super) fn roll_back(shell: Shell, number: u64) -> Result<Ready, BenchError> {
+    pub(super) fn roll_back(shell: Shell, number: u64) -> Result<Ready> {
         let start = Instant::now();
         roll_back(&shell, number)?;
         ready(shell, start)
     }
 }
 
-fn ready(shell: Shell, start: Instant) -> Result<Ready, BenchError> {
+fn ready(shell: Shell, start: Instant) -> Result<Ready> {
     linux::until_alive(&shell)?;
     let agent = linux::connect(&shell, PATIENCE)?;
     Ok(Ready { shell, agent, took: start.elapsed() })

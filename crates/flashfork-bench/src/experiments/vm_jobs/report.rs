@@ -2,10 +2,7 @@
 
 use super::found::{Cell, Measure, Method, Work};
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::quantile;
-use flashfork_measure::target::{self, Bound, Target, Unit};
+use flashfork_measure::{Document, Record, Target, median_time, page, promises, shown, stats::quantile, titled};
 use flashfork_terminal::table::{render as table, three_figures, time};
 
 const CLONE: Method = Method::Clone(MemoryPages::Thp);
@@ -31,7 +28,6 @@ const PAPER: [(Work, &str, Of, &str); 10] = [
     (Work::Mixed, "latency, 95 %", Of::Latency(0.95), ""),
 ];
 
-/// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
     let rows: Vec<Vec<String>> = cells(document).map(|cell| overview(document, cell)).collect();
     let mut parts = Vec::new();
@@ -54,11 +50,8 @@ pub(super) fn render_all(document: &Document) -> String {
              of one is there, as the monitor makes them): what the template's memory is made of. Templates for gcc have compiled once.\n{}",
             table(&headers, &rows, 2)
         ));
-        parts.extend(comparison(document));
-        let targets = targets(document);
-        if targets.iter().any(|target| target.measured.is_some()) {
-            parts.push(format!("Promises\n{}", target::render(&targets)));
-        }
+        parts.push(comparison(document));
+        parts.push(promises(&targets(document)));
     }
     page(document, parts)
 }
@@ -70,11 +63,11 @@ fn cells(document: &Document) -> impl Iterator<Item = Cell> {
 }
 
 fn overview(document: &Document, cell: Cell) -> Vec<String> {
-    let of = |measure, shown: &dyn Fn(&Record) -> String| cell.find(document, measure).map_or(String::new(), shown);
-    let median = |measure| of(measure, &|record| time(record.p50));
+    let of = |measure, show: &dyn Fn(&Record) -> String| shown(cell.find(document, measure).map(show));
+    let median = |measure| median_time(cell.find(document, measure));
     let latency = |q| of(Measure::Latency, &|record| time(share_of(record, q)));
     vec![
-        cell.work.name().to_owned(),
+        cell.work.as_ref().to_owned(),
         cell.method.name(),
         median(Measure::Ready),
         median(Measure::Job),
@@ -94,7 +87,7 @@ fn share_of(record: &Record, q: f64) -> f64 {
 }
 
 /// Each method's figures as multiples of a boot's, beside the paper's.
-fn comparison(document: &Document) -> Option<String> {
+fn comparison(document: &Document) -> String {
     let ratio = |work, method, of| -> Option<f64> {
         let cell = Cell { work, method };
         match of {
@@ -109,17 +102,15 @@ fn comparison(document: &Document) -> Option<String> {
     let row = |&(work, what, of, paper): &(Work, &str, Of, &str)| {
         let found: Vec<Option<f64>> = methods.iter().map(|method| ratio(work, *method, of)).collect();
         found.iter().any(Option::is_some).then(|| {
-            let shown =
-                found.into_iter().map(|ratio| ratio.map_or(String::new(), |r| format!("{} ×", three_figures(r))));
-            [work.name(), what, paper].map(str::to_owned).into_iter().chain(shown).collect::<Vec<_>>()
+            let times = found.into_iter().map(|ratio| shown(ratio.map(|ratio| format!("{} ×", three_figures(ratio)))));
+            [work.as_ref(), what, paper].map(str::to_owned).into_iter().chain(times).collect::<Vec<_>>()
         })
     };
     let rows: Vec<_> = PAPER.iter().filter_map(row).collect();
     let names: Vec<String> = methods.iter().map(|method| method.name()).collect();
     let headers: Vec<&str> =
         ["jobs", "÷ cold boot", "HyperFork"].into_iter().chain(names.iter().map(String::as_str)).collect();
-    let title = "Beside cold boots (HyperFork: 96 processors, Spark's π)";
-    (!rows.is_empty()).then(|| format!("{title}\n{}", table(&headers, &rows, 2)))
+    titled("Beside cold boots (HyperFork: 96 processors, Spark's π)", &headers, &rows, 2)
 }
 
 /// The promises, with what the records say about them.
@@ -127,12 +118,8 @@ fn targets(document: &Document) -> [Target; 2] {
     [(Work::Java, 6.0), (Work::Gcc, 1.5)].map(|(work, least)| {
         // What the monitor makes where it can.
         let ratio = |method| Cell { work, method }.beside_boot(document, Measure::Throughput);
-        Target {
-            what: format!("{}, jobs a second: clone ÷ cold boot", work.name()),
-            bound: Bound::AtLeast(least),
-            unit: Unit::Times,
-            measured: ratio(CLONE).or_else(|| ratio(Method::Clone(MemoryPages::Small))),
-        }
+        let found = ratio(CLONE).or_else(|| ratio(Method::Clone(MemoryPages::Small)));
+        Target::at_least(format!("{}, jobs a second: clone ÷ cold boot", work.as_ref()), least, found)
     })
 }
 
@@ -140,7 +127,6 @@ fn targets(document: &Document) -> [Target; 2] {
 mod tests {
     use super::super::found::tests::document;
     use super::*;
-    use flashfork_measure::host::HostCard;
 
     #[test]
     fn figures_stand_beside_the_paper_s() {
@@ -159,7 +145,7 @@ mod tests {
         part.records.retain(|record| record.method != "cold-boot");
         let shown = render_all(&part);
         assert!(shown.contains("clone-4k") && !shown.contains("cold-boot") && !shown.contains("HyperFork"), "{shown}");
-        let none = Document::new(HostCard::read().unwrap(), Vec::new());
+        let none = Document::here(Vec::new()).unwrap();
         assert!(!render_all(&none).contains("Jobs"));
     }
 }

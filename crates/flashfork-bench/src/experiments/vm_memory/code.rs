@@ -8,7 +8,8 @@ pub(super) const FIRST: u32 = 2 << 20;
 pub(super) const PAGE: u32 = 4096;
 
 /// What is done to each page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Access {
     Write,
     Read,
@@ -16,13 +17,6 @@ pub(super) enum Access {
 
 impl Access {
     pub(super) const ALL: [Self; 2] = [Self::Write, Self::Read];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::Read => "read",
-        }
-    }
 }
 
 /// Goes over memory up to `end` twice, forks, and over it twice more. A reset signal before and after every pass tells

@@ -5,36 +5,23 @@ use flashfork_vmm::pool::Shell;
 
 use super::code::{self, Access};
 use super::found::{Cell, Pass, touched};
-use crate::subjects::vm_host::{Host, MemoryPages, Template, expect, shape, vm};
-use flashfork_measure::experiment::Results;
-use flashfork_measure::sampling::{Effort, Visit, sample};
-use flashfork_measure::{BenchError, Progress};
+use crate::subjects::vm_host::{Host, MemoryPages, Template, ended, expect, shape, vm};
+use flashfork_measure::{Effort, Result, Run, Visit};
 use flashfork_terminal::size::Size;
 
 /// Boots and clones one guest of each kind a round.
-pub(super) fn measure(
-    host: &Host,
-    size: u64,
-    pages: &[MemoryPages],
-    rounds: usize,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn measure(host: &Host, size: u64, pages: &[MemoryPages], rounds: usize, run: &mut Run) -> Result {
     let cell = |access| pages.iter().map(move |&pages| Cell { access, pages });
     let cells: Vec<Cell> = Access::ALL.into_iter().flat_map(cell).collect();
     let mut huge_fractions = vec![0.0; cells.len()];
-    let effort = Effort::rounds(rounds).until(progress.deadline());
-    progress.begin(&format!("four passes over {}", Size(size)), effort.steps());
-    let (sampled, done) = sample(cells.len(), &effort, size, progress, |cell, round| {
+    let stage = format!("four passes over {}", Size(size));
+    let taken = run.sample(&stage, Effort::rounds(rounds), cells.len(), size, |cell, round| {
         once(host, size, cells[cell], round as u64, &mut huge_fractions[cell])
     });
-    for ((cell, series), huge) in cells.iter().zip(&sampled.cells).zip(&huge_fractions) {
-        series.iter().try_for_each(|series| cell.keep(size, *huge, series, sampled.ended, results))?;
-    }
-    done
+    taken.keep(run, |cell, pass| cells[cell].row(size, huge_fractions[cell], pass))
 }
 
-fn once(host: &Host, size: u64, cell: Cell, round: u64, huge_fraction: &mut f64) -> Result<Visit<Pass>, BenchError> {
+fn once(host: &Host, size: u64, cell: Cell, round: u64, huge_fraction: &mut f64) -> Result<Visit<Pass>> {
     let shape = shape(size, cell.pages.of_shape());
     let end = u32::try_from(size).map_err(|_| vm("a guest of 32 bits has no such memory"))?;
     let shell = host.boot(shape, &code::passes(cell.access, end))?;
@@ -50,8 +37,7 @@ fn once(host: &Host, size: u64, cell: Cell, round: u64, huge_fraction: &mut f64)
     let shell = host.shell(shape)?;
     template.claim(&shell, round)?;
     let cloned = laps(&shell)?;
-    let end = |message| if let FromShell::Ended(ended) = message { Some(ended) } else { None };
-    match expect(&shell, end, "end")? {
+    match ended(&shell)? {
         Ended::Done(done) if done.status == 0 => {}
         other => return Err(vm(format!("a clone went over its memory and ended: {other:?}"))),
     }
@@ -65,7 +51,7 @@ fn once(host: &Host, size: u64, cell: Cell, round: u64, huge_fraction: &mut f64)
 }
 
 /// The nanoseconds of two passes.
-fn laps(shell: &Shell) -> Result<[u64; 2], BenchError> {
+fn laps(shell: &Shell) -> Result<[u64; 2]> {
     let lap = || {
         let lap = |message| if let FromShell::Lap(ns) = message { Some(ns) } else { None };
         expect(shell, lap, "time its passes")

@@ -1,18 +1,15 @@
 //! The table of `bench vm-memory`.
 
-use super::EXPERIMENT;
-use super::code::Access;
 use super::found::{Cell, Pass, touched};
+use super::{EXPERIMENT, code::Access};
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::Document;
-use flashfork_terminal::size::show;
-use flashfork_terminal::table::{render as table, time};
+use flashfork_measure::{Document, median_time, page, shown};
+use flashfork_terminal::{size::show, table::render as table};
 
-/// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
-    let own = document.records.iter().find(|record| record.experiment == EXPERIMENT);
-    let size = own.and_then(|record| record.chosen.get("size")?.as_u64()).unwrap_or(0);
+    let Some(size) = document.of(EXPERIMENT).find_map(|record| record.number("size")) else {
+        return page(document, []);
+    };
     let heading = format!(
         "Guests of {}, one word in each of {} pages of 4 KB; medians a page, each pass in a virtual machine of its own kind: a guest\n\
          just booted (1), once more (2), its clone (3), once more (4).",
@@ -22,15 +19,11 @@ pub(super) fn render_all(document: &Document) -> String {
     let all = Access::ALL.into_iter().flat_map(|access| MemoryPages::ALL.map(|pages| Cell { access, pages }));
     let cells = all.filter(|cell| Pass::ALL.iter().any(|&pass| cell.find(document, pass).is_some()));
     let row = |cell: Cell| {
-        let mut row = vec![cell.access.name().to_owned(), cell.pages.name().to_owned()];
-        row.extend(Pass::ALL.map(|pass| cell.find(document, pass).map_or(String::new(), |record| time(record.p50))));
+        let mut row = vec![cell.access.as_ref().to_owned(), cell.pages.as_ref().to_owned()];
+        row.extend(Pass::ALL.map(|pass| median_time(cell.find(document, pass))));
         let pairs =
             [(Pass::Shared, Pass::Unbacked), (Pass::Shared, Pass::BackedClone), (Pass::BackedClone, Pass::Backed)];
-        row.extend(
-            pairs.map(|(pass, other)| {
-                cell.ratio(document, pass, other).map_or(String::new(), |found| found.to_string())
-            }),
-        );
+        row.extend(pairs.map(|(pass, other)| shown(cell.ratio(document, pass, other))));
         row
     };
     let rows: Vec<Vec<String>> = cells.map(row).collect();

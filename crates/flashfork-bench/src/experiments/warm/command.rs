@@ -1,39 +1,34 @@
 //! One command, timed as a shell sees it.
 
-use std::io::Read;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::{io::Read, time::Instant};
 
 use super::program::Program;
-use flashfork_measure::BenchError;
+use crate::subjects::{
+    clock::micros,
+    command::{self, Printed, last_line, printed},
+};
+use flashfork_measure::{BenchError, OrCant, Result};
 
 /// What every script prints.
 pub(super) const LINE: &[u8] = b"1\n";
 
 /// How a program is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Way {
     /// Started anew.
     Cold,
     /// A clone, its template having had time before.
     Clone,
     /// Clones one after the other.
+    #[strum(serialize = "clone-busy")]
     Busy,
 }
 
 impl Way {
     pub(super) const ALL: [Self; 3] = [Self::Cold, Self::Clone, Self::Busy];
-
-    /// The name in records.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Cold => "cold",
-            Self::Clone => "clone",
-            Self::Busy => "clone-busy",
-        }
-    }
 }
 
 /// What one run took.
@@ -60,14 +55,14 @@ pub(super) struct Runs {
 
 impl Runs {
     /// Writes the program's script into the directory `place`, which also holds the names, or compiles it there.
-    pub(super) fn new(program: Program, flashfork: &Path, place: &Path) -> Result<Self, BenchError> {
-        let script = program.script().map(|text| (place.join(program.name()), text));
+    pub(super) fn new(program: Program, flashfork: &Path, place: &Path) -> Result<Self> {
+        let script = program.script().map(|text| (place.join(program.as_ref()), text));
         let failed = |error| BenchError::system("write a script", error);
         if let Some((path, text)) = &script {
             std::fs::write(path, text).map_err(failed)?;
         }
         let script = script.map(|(path, _)| path);
-        let anew = program.anew().map_or_else(|| place.join(program.name()), PathBuf::from);
+        let anew = program.anew().map_or_else(|| place.join(program.as_ref()), PathBuf::from);
         if let Some(flags) = program.flags() {
             compile(flags, &anew)?;
         }
@@ -76,22 +71,15 @@ impl Runs {
 
     /// The command `flashfork` with the names of this experiment.
     pub(super) fn flashfork(&self) -> Command {
-        let mut command = Command::new(&self.flashfork);
-        // Out of reach of the terminal's Ctrl-C, which ends the experiment after the sample.
-        command.env("XDG_RUNTIME_DIR", &self.names).stdin(Stdio::null()).process_group(0);
-        command
+        command::flashfork(&self.flashfork, &self.names)
     }
 
     fn command(&self, way: Way) -> Command {
         let mut command = match way {
-            Way::Cold => {
-                let mut command = Command::new(&self.anew);
-                command.stdin(Stdio::null()).process_group(0);
-                command
-            }
+            Way::Cold => command::apart(&self.anew),
             Way::Clone | Way::Busy => {
                 let mut command = self.flashfork();
-                command.args(["clone", self.program.name()]);
+                command.args(["clone", self.program.as_ref()]);
                 command
             }
         };
@@ -100,36 +88,24 @@ impl Runs {
     }
 
     /// Runs it once; a wrong exit status or output voids the experiment.
-    pub(super) fn once(&self, way: Way) -> Result<Taken, BenchError> {
+    pub(super) fn once(&self, way: Way) -> Result<Taken> {
         let mut command = self.command(way);
-        let what = || format!("{} {}", self.program.name(), way.name());
+        let what = || format!("{} {}", self.program.as_ref(), way.as_ref());
         let faults = faults_of_children()?;
         let begin = Instant::now();
-        let mut child = command.spawn().map_err(|error| BenchError::system(format!("start {}", what()), error))?;
-        let (mut output, mut line) = (Vec::new(), None);
-        if let Some(pipe) = &mut child.stdout {
-            let mut part = [0; 64];
-            loop {
-                match pipe.read(&mut part) {
-                    Ok(0) => break,
-                    Ok(count) => output.extend_from_slice(&part[..count]),
-                    Err(error) => return Err(BenchError::system(format!("read from {}", what()), error)),
-                }
-                if line.is_none() && output.ends_with(LINE) {
-                    line = Some(micros(begin));
-                }
-            }
-        }
-        let status = child.wait().map_err(|error| BenchError::system(format!("wait for {}", what()), error))?;
+        let mut child = command.spawn().or_cant(format_args!("start {}", what()))?;
+        let read = |error| BenchError::system(format!("read from {}", what()), error);
+        let Printed { output, line } = printed(&mut child, LINE, begin).map_err(read)?;
+        let status = child.wait().or_cant(format_args!("wait for {}", what()))?;
         let whole = micros(begin);
         let faults = faults_of_children()? - faults;
         if !status.success() || output != if self.program.prints() { LINE } else { b"" } {
-            let mut said = String::new();
+            let mut said = Vec::new();
             if let Some(pipe) = &mut child.stderr {
                 // Only to say more about the failure.
-                let _ = pipe.read_to_string(&mut said);
+                let _ = pipe.read_to_end(&mut said);
             }
-            let last = said.lines().last().unwrap_or("it printed the wrong thing");
+            let last = last_line(&said, "it printed the wrong thing");
             return Err(BenchError::Clone { what: format!("running {}", what()), status: format!("{status}: {last}") });
         }
         Ok(Taken { whole, line, faults })
@@ -137,21 +113,15 @@ impl Runs {
 }
 
 /// Compiles a C program that does nothing. Where there is no compiler there is no program afterwards.
-fn compile(flags: &[&str], program: &Path) -> Result<(), BenchError> {
+fn compile(flags: &[&str], program: &Path) -> Result {
     let source = program.with_extension("c");
-    std::fs::write(&source, "int main(void) { return 0; }\n")
-        .map_err(|error| BenchError::system("write a C program", error))?;
-    let mut compiler = Command::new("cc");
-    let _ = compiler.args(flags).arg("-o").arg(program).arg(source).stdin(Stdio::null()).output();
+    std::fs::write(&source, "int main(void) { return 0; }\n").or_cant("write a C program")?;
+    let _ = command::cc(flags, &source, program);
     Ok(())
 }
 
-fn micros(begin: Instant) -> f64 {
-    begin.elapsed().as_secs_f64() * 1e6
-}
-
 /// Page faults of the children that were waited for, without those that read from a disk. `getrusage(2)`.
-fn faults_of_children() -> Result<f64, BenchError> {
+fn faults_of_children() -> Result<f64> {
     // SAFETY: all zeros are a value of this plain C structure, which is writable.
     let (done, usage) = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -6,7 +6,8 @@ use clap::ValueEnum;
 const PYTHON: &str = "/usr/bin/python3";
 
 /// A program of the experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, strum::AsRefStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Program {
     /// A dynamic C program that does nothing, which is only started anew: what a process costs
     #[value(name = "c-dynamic")]
@@ -30,19 +31,6 @@ impl Program {
     /// All of them.
     pub const ALL: [Self; 7] =
         [Self::CDynamic, Self::CStatic, Self::True, Self::Python, Self::Numpy, Self::Perl, Self::Ruby];
-
-    /// The name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CDynamic => "c-dynamic",
-            Self::CStatic => "c-static",
-            Self::True => "true",
-            Self::Python => "python",
-            Self::Numpy => "numpy",
-            Self::Perl => "perl",
-            Self::Ruby => "ruby",
-        }
-    }
 
     /// What it is, for people.
     pub(super) fn title(self) -> &'static str {

@@ -6,15 +6,11 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
 
-use super::WarmOptions;
 use super::command::{Runs, Way};
-use super::program::Program;
-use super::templates::{Template, lacks};
-use crate::subjects::guard::Guard;
-use flashfork_measure::experiment::Results;
-use flashfork_measure::sampling::{Visit, sample};
-use flashfork_measure::workdir::WorkDir;
-use flashfork_measure::{BenchError, Progress, pin};
+use super::templates::{faults_of_clones, lacks, warm};
+use super::{WarmOptions, program::Program};
+use crate::subjects::{clock::micros, guard::Guard, template::Template};
+use flashfork_measure::{BenchError, OrCant, Result, Row, Run, Visit, WorkDir, pin};
 
 /// Before each sample. A template begins with its next clone a millisecond after the last one.
 const PAUSE: Duration = Duration::from_millis(30);
@@ -34,8 +30,8 @@ const IN_A_ROW: usize = 10;
 /// A clone has told its end, and takes its memory apart; no longer than this.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum Measure {
     /// Start of the command until its end is seen, in microseconds.
     Whole,
@@ -48,15 +44,6 @@ pub(super) enum Measure {
 }
 
 impl Measure {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::Line => "line",
-            Self::Faults => "faults",
-            Self::CloneFaults => "clone_faults",
-        }
-    }
-
     fn unit(self) -> &'static str {
         match self {
             Self::Whole | Self::Line => "us",
@@ -76,8 +63,8 @@ struct Subject {
 struct Pinned(CpuSet);
 
 impl Pinned {
-    fn new() -> Result<Self, BenchError> {
-        let before = sched_getaffinity(None).map_err(|errno| BenchError::system("read the allowed CPUs", errno))?;
+    fn new() -> Result<Self> {
+        let before = sched_getaffinity(None).or_cant("read the allowed CPUs")?;
         pin::pin(pin::chosen_cpu()?)?;
         Ok(Self(before))
     }
@@ -90,25 +77,17 @@ impl Drop for Pinned {
     }
 }
 
-/// Measures.
-pub(super) fn measure(
-    options: &WarmOptions,
-    flashfork: &Path,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
+pub(super) fn measure(options: &WarmOptions, flashfork: &Path, run: &mut Run) -> Result {
     let _pinned = Pinned::new()?;
     let work = WorkDir::new(None)?;
     let mut guard = Guard::start()?;
     let programs = options.programs();
-    progress.begin("templates", programs.len() as u64);
+    run.begin("templates", programs.len() as u64);
     let mut subjects = Vec::new();
     for program in programs {
-        if progress.interrupted() {
-            break;
-        }
-        subjects.extend(prepare(program, flashfork, work.path(), &mut guard, results, progress)?);
-        progress.step();
+        run.go_on()?;
+        subjects.extend(prepare(program, flashfork, work.path(), &mut guard, run)?);
+        run.step();
     }
     let mut cells = Vec::new();
     for (index, subject) in subjects.iter().enumerate() {
@@ -116,22 +95,17 @@ pub(super) fn measure(
             Way::ALL.into_iter().filter(|way| *way == Way::Cold || subject.template.is_some()).map(|w| (index, w)),
         );
     }
-    let effort = options.effort().until(progress.deadline());
-    progress.begin("programs and their clones", effort.steps());
-    let (sampled, done) = sample(cells.len(), &effort, 11, progress, |cell, _| {
+    let taken = run.sample("programs and their clones", options.effort(), cells.len(), 11, |cell, _| {
         let (index, way) = cells[cell];
         visit(&subjects[index], way)
     });
-    for (&(index, way), series) in cells.iter().zip(&sampled.cells) {
-        let subject = &subjects[index];
-        for series in series {
-            let sealed = subject.template.as_ref().map_or(0, |template| template.sealed);
-            let chosen = [("measure", json!(series.measure.name())), ("program", json!(subject.program.name()))];
-            let observed = [("sealed_bytes", json!(sealed))];
-            results.keep(way.name(), chosen, observed, series.measure.unit(), series, sampled.ended)?;
-        }
-    }
-    done
+    taken.keep(run, |cell, measure| {
+        let (index, way) = cells[cell];
+        let Subject { program, template, .. } = &subjects[index];
+        let chosen = json!({ "measure": measure.as_ref(), "program": program.as_ref() });
+        let sealed = template.as_ref().map_or(0, |template| template.sealed);
+        Row::of(way.as_ref(), measure.unit(), chosen).beside(json!({ "sealed_bytes": sealed }))
+    })
 }
 
 fn prepare(
@@ -139,51 +113,50 @@ fn prepare(
     flashfork: &Path,
     place: &Path,
     guard: &mut Guard,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<Option<Subject>, BenchError> {
+    run: &mut Run,
+) -> Result<Option<Subject>> {
     let runs = Runs::new(program, flashfork, place)?;
     if let Some(why) = lacks(&runs, program) {
-        results.leave_out(program.name(), why, progress);
+        run.leave_out(program.as_ref(), why);
         return Ok(None);
     }
     if program.flags().is_some() {
         return Ok(Some(Subject { program, runs, template: None }));
     }
-    let template = match Template::warm(&runs, program, guard)? {
+    let template = match warm(&runs, program, guard)? {
         Ok(template) => Some(template),
         Err(why) => {
-            results.leave_out(format!("clones of {}", program.name()), why, progress);
+            run.leave_out(format!("clones of {}", program.as_ref()), why);
             None
         }
     };
     Ok(Some(Subject { program, runs, template }))
 }
 
-fn visit(subject: &Subject, way: Way) -> Result<Visit<Measure>, BenchError> {
+fn visit(subject: &Subject, way: Way) -> Result<Visit<Measure>> {
     pause();
     if way == Way::Busy {
         let begin = Instant::now();
         for _ in 0..IN_A_ROW {
             subject.runs.once(way)?;
         }
-        return Ok(vec![(Measure::Whole, vec![begin.elapsed().as_secs_f64() * 1e6 / IN_A_ROW as f64])]);
+        return Ok(vec![(Measure::Whole, vec![micros(begin) / IN_A_ROW as f64])]);
     }
     let template = subject.template.as_ref().filter(|_| way == Way::Clone);
-    let before = template.map(Template::faults_of_clones).transpose()?;
+    let before = template.map(faults_of_clones).transpose()?;
     let taken = subject.runs.once(way)?;
     let mut visit = vec![(Measure::Whole, vec![taken.whole]), (Measure::Faults, vec![taken.faults])];
     visit.extend(taken.line.map(|line| (Measure::Line, vec![line])));
     if let (Some(template), Some(before)) = (template, before) {
         let end = Instant::now() + PATIENCE;
-        let mut now = template.faults_of_clones()?;
+        let mut now = faults_of_clones(template)?;
         while now == before {
             if Instant::now() > end {
-                let program = subject.program.name();
+                let program = subject.program.as_ref();
                 return Err(BenchError::Unable(format!("a clone of {program} has not ended after it said so")));
             }
             std::thread::sleep(Duration::from_millis(1));
-            now = template.faults_of_clones()?;
+            now = faults_of_clones(template)?;
         }
         visit.push((Measure::CloneFaults, vec![now - before]));
     }

@@ -1,47 +1,24 @@
 //! The templates of the experiment.
 
-use super::command::Runs;
-use super::program::Program;
-use crate::subjects::guard::Guard;
-use flashfork_measure::BenchError;
+use super::{command::Runs, program::Program};
+use crate::subjects::{
+    guard::Guard,
+    template::{self, Template},
+};
+use flashfork_measure::{BenchError, OrCant, Result};
 
-/// A template.
-#[derive(Debug)]
-pub(super) struct Template {
-    pid: u32,
-    /// Bytes of its memory that are sealed.
-    pub sealed: u64,
+/// Warms a program; or says why there is no template of it.
+pub(super) fn warm(runs: &Runs, program: Program, guard: &mut Guard) -> Result<Result<Template, String>> {
+    let mut warm = runs.flashfork();
+    warm.args(["warm", program.as_ref(), "--"]).args(program.warmed());
+    template::warm(warm, runs.flashfork(), program.as_ref(), guard)
 }
 
-impl Template {
-    /// Warms a program; or says why there is no template of it.
-    pub(super) fn warm(runs: &Runs, program: Program, guard: &mut Guard) -> Result<Result<Self, String>, BenchError> {
-        let failed = |error| BenchError::system("start flashfork warm", error);
-        let mut warm = runs.flashfork();
-        // The template keeps no output of the experiment open.
-        let warm = warm.args(["warm", program.name(), "--"]).args(program.warmed()).output().map_err(failed)?;
-        if !warm.status.success() {
-            let said = String::from_utf8_lossy(&warm.stderr).into_owned();
-            return Ok(Err(said.lines().last().unwrap_or("flashfork warm failed").to_owned()));
-        }
-        let list = runs.flashfork().args(["ls", "--json"]).output().map_err(failed)?;
-        let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap_or_default();
-        let found = list.as_array().and_then(|all| all.iter().find(|one| one["name"] == program.name()));
-        let number = |key: &str| found.and_then(|one| one[key].as_u64());
-        let (Some(pid), Some(sealed)) = (number("pid"), number("sealed_bytes")) else {
-            return Err(BenchError::Unable(format!("flashfork ls doesn't know the template {}", program.name())));
-        };
-        let pid = u32::try_from(pid).map_err(|_| BenchError::Unable(format!("{pid} is no process")))?;
-        guard.watch(pid)?;
-        Ok(Ok(Self { pid, sealed }))
-    }
-
-    /// Page faults of its clones that have ended.
-    pub(super) fn faults_of_clones(&self) -> Result<f64, BenchError> {
-        let path = format!("/proc/{}/stat", self.pid);
-        let text = std::fs::read_to_string(&path).map_err(|error| BenchError::system(format!("read {path}"), error))?;
-        faults(&text).ok_or_else(|| BenchError::Unable(format!("{path} has no faults of children")))
-    }
+/// Page faults of a template's clones that have ended.
+pub(super) fn faults_of_clones(template: &Template) -> Result<f64> {
+    let path = format!("/proc/{}/stat", template.pid);
+    let text = std::fs::read_to_string(&path).or_cant(format_args!("read {path}"))?;
+    faults(&text).ok_or_else(|| BenchError::Unable(format!("{path} has no faults of children")))
 }
 
 /// `cminflt` of `/proc/PID/stat` (proc(5)): the eleventh field; the second may hold blanks, and ends with a

@@ -1,17 +1,15 @@
 //! The programs that are run: a command given, or one of the ready runs.
 
-use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use std::{ffi::OsString, os::unix::net::UnixStream};
 
 use flashfork_advise::{Program as Started, Ran};
 
-use super::options::Ready;
+use super::Ready;
 use crate::advised::failed;
-use flashfork_measure::BenchError;
-use flashfork_measure::workdir::WorkDir;
+use flashfork_measure::{BenchError, OrCant, Result, WorkDir};
 
 /// How long a ready run may take until it stops itself.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -70,14 +68,12 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts `command`.
-    pub(super) fn command(command: &[OsString], after: f64, during: f64) -> Result<Self, BenchError> {
+    pub(super) fn command(command: &[OsString], after: f64, during: f64) -> Result<Self> {
         let pace = Pace::Timed { after: Duration::from_secs_f64(after), during: Duration::from_secs_f64(during) };
         Ok(Self { started: Started::command(command).map_err(failed)?, pace, _dir: None })
     }
 
-    /// Starts a ready run.
-    pub(super) fn ready(ready: Ready) -> Result<Self, BenchError> {
+    pub(super) fn ready(ready: Ready) -> Result<Self> {
         let mut start = Command::new(match ready {
             Ready::Cpython => "python3",
             Ready::Emacs => "emacs",
@@ -93,12 +89,12 @@ impl Program {
         };
         let mut started = Started::start(name(ready), start).map_err(failed)?;
         if let Some(mut input) = started.input() {
-            input.write_all(SQLITE.as_bytes()).map_err(|error| BenchError::system("write to sqlite3", error))?;
+            input.write_all(SQLITE.as_bytes()).or_cant("write to sqlite3")?;
         }
         Ok(Self { started, pace: Pace::Stops, _dir: None })
     }
 
-    fn redis(mut start: Command) -> Result<Self, BenchError> {
+    fn redis(mut start: Command) -> Result<Self> {
         let dir = WorkDir::new(None)?;
         let socket = dir.path().join("socket");
         start.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]).arg(&socket).current_dir("/");
@@ -131,7 +127,7 @@ impl Program {
     }
 
     /// Waits for the first moment, or for the second; whether the caller wants to stop is asked meanwhile.
-    pub(super) fn reach(&mut self, second: bool, interrupted: &dyn Fn() -> bool) -> Result<(), BenchError> {
+    pub(super) fn reach(&mut self, second: bool, interrupted: &dyn Fn() -> bool) -> Result {
         let (time, advice) = match &mut self.pace {
             Pace::Redis(stream) if second => return redis_writes(stream, 100, "new"),
             Pace::Redis(_) => return Ok(()),
@@ -152,7 +148,7 @@ impl Program {
     }
 
     /// Lets a program that stopped itself go on.
-    pub(super) fn go_on(&self) -> Result<(), BenchError> {
+    pub(super) fn go_on(&self) -> Result {
         self.started.go_on().map_err(failed)
     }
 }
@@ -175,7 +171,7 @@ pub(super) fn name(ready: Ready) -> String {
 }
 
 /// Sets every `step`th key, and checks every answer.
-fn redis_writes(stream: &mut UnixStream, step: usize, word: &str) -> Result<(), BenchError> {
+fn redis_writes(stream: &mut UnixStream, step: usize, word: &str) -> Result {
     const OK: &[u8] = b"+OK\r\n";
     let failed = |error| BenchError::system("talk to redis-server", error);
     let keys: Vec<u32> = (0..KEYS).step_by(step).collect();

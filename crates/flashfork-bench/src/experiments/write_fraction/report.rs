@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::EXPERIMENT;
 use flashfork_advise::look::GRANULES;
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::stats::median;
-use flashfork_terminal::size::show;
-use flashfork_terminal::table::{render, three_figures};
+use flashfork_measure::{Document, Record, median, page, shown};
+use flashfork_terminal::{
+    size::show,
+    table::{render, three_figures},
+};
 
 /// The paper's section 4: program, machine, share changed and of what.
 pub const PAPER: [(&str, f64, &str); 5] = [
@@ -19,7 +19,6 @@ pub const PAPER: [(&str, f64, &str); 5] = [
     ("GNU Emacs, Towers of Hanoi (HP 9000)", 0.48, "bytes"),
 ];
 
-/// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
     let percent = |share: f64| format!("{} %", three_figures(share * 100.0));
     let mut programs: Vec<&str> = document.records.iter().map(|record| record.method.as_str()).collect();
@@ -33,7 +32,7 @@ pub(super) fn render_all(document: &Document) -> String {
             show(middle(bytes, "changed")?),
             percent(bytes.p50),
         ];
-        row.extend(GRANULES.iter().map(|&granule| of(granule).map_or(String::new(), |record| percent(record.p50))));
+        row.extend(GRANULES.iter().map(|&granule| shown(of(granule).map(|record| percent(record.p50)))));
         Some(row)
     };
     let rows: Vec<Vec<String>> = programs.iter().filter_map(row).collect();

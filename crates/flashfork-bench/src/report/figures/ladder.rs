@@ -1,16 +1,17 @@
 //! All ways to make a process, by the parent's memory, on two logarithmic axes.
 
-use super::{distinct, drawn, line, memory_axis, number, of, time_axis, times};
+use super::{distinct, line, memory_axis, number, of, time_axis, times};
 use crate::experiments::creation::{EXPERIMENT, Then, Way};
-use flashfork_measure::BenchError;
-use flashfork_measure::plot::{Plot, Series};
-use flashfork_measure::record::Document;
-use flashfork_measure::report::Figure;
+use flashfork_measure::{
+    Document, Result,
+    plot::{Plot, Series},
+    report::Figure,
+};
 
-pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> {
+pub(super) fn figure(document: &Document) -> Result<Option<Figure>> {
     let mut plots = Vec::new();
     for then in [Then::Exit, Then::Exec] {
-        let wanted = [("measure", "cycle"), ("then", then.name())];
+        let wanted = [("measure", "cycle"), ("then", then.as_ref())];
         let sizes = distinct(of(document, EXPERIMENT, &wanted).filter_map(|record| number(record, "size")));
         if sizes.is_empty() {
             continue;
@@ -19,7 +20,7 @@ pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> 
             let found = of(document, EXPERIMENT, &wanted).filter(|record| record.method == way && record.p50 > 0.0);
             line(way, found.filter_map(|record| Some((number(record, "size")?, record.p50))))
         };
-        let series: Vec<Series> = Way::ALL.into_iter().filter_map(|way| of_way(way.name())).collect();
+        let series: Vec<Series> = Way::ALL.into_iter().filter_map(|way| of_way(way.as_ref())).collect();
         plots.push(Plot {
             title: match then {
                 Then::Exit => "the child exits".to_owned(),
@@ -32,17 +33,9 @@ pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> 
             names: 120,
         });
     }
-    if plots.is_empty() {
-        return Ok(None);
-    }
     let caption = "Medians of whole cycles. Ways that copy page tables climb with memory on 4 KB pages; those that share the \
                    parent's memory, and sealed memory, stay level. With exec the start of the program comes on top of all.";
-    Ok(Some(Figure {
-        name: "ladder".into(),
-        title: "Every way to make a process".into(),
-        caption: caption.into(),
-        pictures: drawn(plots)?,
-    }))
+    super::figure("ladder", "Every way to make a process", caption, plots)
 }
 
 /// Ticks that can be told apart: those at least twice the one before.

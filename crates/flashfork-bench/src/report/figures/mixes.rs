@@ -1,14 +1,11 @@
 //! Fork and go through the memory: one small diagram for each mix of reads and writes.
 
-use super::{distinct, drawn, line, number, of, time_axis};
+use super::{distinct, line, linear, number, of, percent, time_axis};
 use crate::experiments::access::{ACCESS_MIX, MIXES};
 use crate::subjects::Method;
-use flashfork_measure::BenchError;
-use flashfork_measure::plot::{Axis, Plot};
-use flashfork_measure::record::Document;
-use flashfork_measure::report::Figure;
+use flashfork_measure::{Document, Result, plot::Plot, report::Figure};
 
-pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> {
+pub(super) fn figure(document: &Document) -> Result<Option<Figure>> {
     let wanted = [("measure", "fork_and_access")];
     let walks = || of(document, ACCESS_MIX, &wanted).filter(|record| record.p50 > 0.0);
     let shares = distinct(walks().filter_map(|record| number(record, "accessed_percent")));
@@ -21,31 +18,24 @@ pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> 
             let of_mix = walks().filter(|record| {
                 // Where nothing is accessed one mix stands for all.
                 let same = number(record, "read_percent") == Some(f64::from(mix));
-                record.method == method.name() && (same || number(record, "accessed_percent") == Some(0.0))
+                record.method == method.as_ref() && (same || number(record, "accessed_percent") == Some(0.0))
             });
-            line(method.name(), of_mix.filter_map(|record| Some((number(record, "accessed_percent")?, record.p50))))
+            line(method.as_ref(), of_mix.filter_map(|record| Some((number(record, "accessed_percent")?, record.p50))))
         };
         plots.push(Plot {
             title: format!("{mix} % read, {} % written", 100 - mix),
-            x: Axis {
-                title: "part of the memory gone through".into(),
-                log: false,
-                ticks: shares.clone(),
-                range: -4.0..104.0,
-                label: |percent| format!("{percent:.0} %"),
-            },
+            x: linear("part of the memory gone through", shares.clone(), -4.0..104.0, percent),
             y: time_axis("", walks().map(|record| record.p50)),
             series: Method::ALL.into_iter().filter_map(of_method).collect(),
             size: (370, 260),
             names: 74,
         });
     }
-    Ok(Some(Figure {
-        name: "mixes".into(),
-        title: "Fork, then use the memory".into(),
-        caption: "Time from before the fork until the parent has gone through a part of its memory, the child alive. What a cheap \
-                  fork saves is spent again page by page where the parent writes."
-            .into(),
-        pictures: drawn(plots)?,
-    }))
+    super::figure(
+        "mixes",
+        "Fork, then use the memory",
+        "Time from before the fork until the parent has gone through a part of its memory, the child alive. What a cheap \
+         fork saves is spent again page by page where the parent writes.",
+        plots,
+    )
 }

@@ -1,18 +1,19 @@
 //! The model of 1988: the fit with its residuals, and how much of a page fault is the copy, then and now.
 
-use super::{distinct, drawn, memory_axis, time_axis, times};
+use super::{distinct, linear, memory_axis, time_axis, times};
 use crate::experiments::cow_model::{Model, PAPER_MERIT, copy_rate};
 use crate::subjects::Method;
-use flashfork_measure::BenchError;
-use flashfork_measure::plot::{Axis, Ink, Plot, Series, Style};
-use flashfork_measure::record::Document;
-use flashfork_measure::report::Figure;
+use flashfork_measure::{
+    Document, Result,
+    plot::{Ink, Plot, Series, Style},
+    report::Figure,
+};
 
 /// Copies of this size don't fit into a cache.
 const LARGE_COPY: u64 = 64 << 20;
 const INKS: [Ink; 7] = [Ink::Seal, Ink::ForkThp, Ink::Odf, Ink::Fork4k, Ink::Vfork, Ink::Spawn, Ink::Text];
 
-pub(super) fn fit(document: &Document) -> Result<Option<Figure>, BenchError> {
+pub(super) fn fit(document: &Document) -> Result<Option<Figure>> {
     let Some(model) = Model::of(document, Method::Fork4k) else { return Ok(None) };
     let cells = || model.cells.iter().zip(&model.fit.residuals).filter(|(cell, _)| cell.size > 0 && cell.median > 0.0);
     let shares = distinct(cells().map(|(cell, _)| cell.share));
@@ -53,13 +54,7 @@ pub(super) fn fit(document: &Document) -> Result<Option<Figure>, BenchError> {
     let below = Plot {
         title: "residuals: measured above or below the model".into(),
         x: x(),
-        y: Axis {
-            title: String::new(),
-            log: false,
-            ticks: vec![-edge, 0.0, edge],
-            range: -edge * 1.1..edge * 1.1,
-            label: |percent| format!("{percent:+.0} %"),
-        },
+        y: linear("", vec![-edge, 0.0, edge], -edge * 1.1..edge * 1.1, |percent| format!("{percent:+.0} %")),
         series: residuals,
         size: (760, 170),
         names: 110,
@@ -71,15 +66,10 @@ pub(super) fn fit(document: &Document) -> Result<Option<Figure>, BenchError> {
          {:.2}) for each page written. Dashed: the model; points: medians.",
         of_process.low, of_process.high, of_entry.low, of_entry.high, of_copied.low, of_copied.high
     );
-    Ok(Some(Figure {
-        name: "model".into(),
-        title: "The cost model of 1988, with this host's prices".into(),
-        caption,
-        pictures: drawn([above, below])?,
-    }))
+    super::figure("model", "The cost model of 1988, with this host's prices", caption, [above, below])
 }
 
-pub(super) fn merit(document: &Document) -> Result<Option<Figure>, BenchError> {
+pub(super) fn merit(document: &Document) -> Result<Option<Figure>> {
     let (Some(model), Some(copied)) = (Model::of(document, Method::Fork4k), copy_rate(document, LARGE_COPY)) else {
         return Ok(None);
     };
@@ -92,20 +82,12 @@ pub(super) fn merit(document: &Document) -> Result<Option<Figure>, BenchError> {
         .collect();
     let plot = Plot {
         title: String::new(),
-        x: Axis {
-            title: String::new(),
-            log: false,
-            ticks: vec![0.5, 1.5, 2.5],
-            range: 0.0..3.0,
-            label: |place| ["AT&T 3B2, 1988", "HP 9000, 1988", "this host"][(place as usize).min(2)].to_owned(),
-        },
-        y: Axis {
-            title: "faults served ÷ bare copy".into(),
-            log: false,
-            ticks: vec![0.0, 0.25, 0.5, 0.75, 1.0],
-            range: 0.0..1.05,
-            label: |merit| format!("{merit:.2}"),
-        },
+        x: linear("", vec![0.5, 1.5, 2.5], 0.0..3.0, |place| {
+            ["AT&T 3B2, 1988", "HP 9000, 1988", "this host"][(place as usize).min(2)].to_owned()
+        }),
+        y: linear("faults served ÷ bare copy", vec![0.0, 0.25, 0.5, 0.75, 1.0], 0.0..1.05, |merit| {
+            format!("{merit:.2}")
+        }),
         series: bars
             .iter()
             .map(|&(x, y, ink)| Series { name: String::new(), ink, style: Style::Bars, points: vec![(x, y)] })
@@ -113,14 +95,14 @@ pub(super) fn merit(document: &Document) -> Result<Option<Figure>, BenchError> {
         size: (520, 300),
         names: 10,
     };
-    Ok(Some(Figure {
-        name: "merit".into(),
-        title: "How much of a page fault is the copy".into(),
-        caption: format!(
+    super::figure(
+        "merit",
+        "How much of a page fault is the copy",
+        format!(
             "Bytes of pages copied on write per second, by bytes merely copied per second: {:.3} and {:.3} in 1988, {now:.3} here. \
              At 1 nothing but the copy costs time; the lower, the more the trap, the allocation and the page tables do.",
             PAPER_MERIT[0].1, PAPER_MERIT[1].1
         ),
-        pictures: drawn([plot])?,
-    }))
+        [plot],
+    )
 }

@@ -1,13 +1,14 @@
 //! The samples behind the headlines: for each, how many were at most so long.
 
-use super::{drawn, number, of, time_axis};
-use flashfork_measure::BenchError;
-use flashfork_measure::plot::{Axis, Ink, Plot, Series, Style};
-use flashfork_measure::record::{Document, Record};
-use flashfork_measure::report::Figure;
+use super::{linear, number, of, percent, time_axis};
+use flashfork_measure::{
+    Document, Record, Result,
+    plot::{Ink, Plot, Series, Style},
+    report::Figure,
+};
 use flashfork_terminal::size::show;
 
-pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> {
+pub(super) fn figure(document: &Document) -> Result<Option<Figure>> {
     let size = |record: &Record| number(record, "size").unwrap_or(0.0);
     let largest = |records: Vec<&Record>| records.iter().map(|record| size(record)).fold(0.0, f64::max);
     let mut plots = Vec::new();
@@ -23,17 +24,13 @@ pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> 
         let records = records.into_iter().filter(|record| size(record) == most && record.min > 0.0);
         plots.extend(plot(format!("{what}, {}", show(most as u64)), records.collect()));
     }
-    if plots.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(Figure {
-        name: "samples".into(),
-        title: "The samples behind the headlines".into(),
-        caption: "Each curve holds every sample of its cell: at a height of 50 % lies the median, and a long way to the right \
-                  at the top are the slow ones. None is left out."
-            .into(),
-        pictures: drawn(plots)?,
-    }))
+    super::figure(
+        "samples",
+        "The samples behind the headlines",
+        "Each curve holds every sample of its cell: at a height of 50 % lies the median, and a long way to the right \
+         at the top are the slow ones. None is left out.",
+        plots,
+    )
 }
 
 fn plot(title: String, records: Vec<&Record>) -> Option<Plot> {
@@ -53,13 +50,7 @@ fn plot(title: String, records: Vec<&Record>) -> Option<Plot> {
     Some(Plot {
         title,
         x: time_axis("", records.iter().flat_map(|record| [record.min, record.max])),
-        y: Axis {
-            title: "samples".into(),
-            log: false,
-            ticks: vec![0.0, 50.0, 90.0, 100.0],
-            range: 0.0..102.0,
-            label: |percent| format!("{percent:.0} %"),
-        },
+        y: linear("samples", vec![0.0, 50.0, 90.0, 100.0], 0.0..102.0, percent),
         series,
         size: (420, 300),
         names: 110,

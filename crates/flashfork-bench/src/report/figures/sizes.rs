@@ -1,14 +1,14 @@
 //! The fork call by the parent's memory, one line for each engine.
 
-use super::{distinct, drawn, line, memory_axis, number, of, time_axis, times};
-use crate::experiments::fork::EXPERIMENT;
-use crate::subjects::Method;
-use flashfork_measure::BenchError;
-use flashfork_measure::plot::{Plot, Series};
-use flashfork_measure::record::Document;
-use flashfork_measure::report::Figure;
+use super::{distinct, line, memory_axis, number, of, time_axis, times};
+use crate::{experiments::fork::EXPERIMENT, subjects::Method};
+use flashfork_measure::{
+    Document, Result,
+    plot::{Plot, Series},
+    report::Figure,
+};
 
-pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> {
+pub(super) fn figure(document: &Document) -> Result<Option<Figure>> {
     let wanted = [("measure", "call"), ("parent", "idle")];
     let calls = || {
         of(document, EXPERIMENT, &wanted)
@@ -21,8 +21,8 @@ pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> 
         return Ok(None);
     }
     let of_method = |method: Method| {
-        let found = calls().filter(|(record, _)| record.method == method.name());
-        line(method.name(), found.map(|(record, size)| (size, record.p50)))
+        let found = calls().filter(|(record, _)| record.method == method.as_ref());
+        line(method.as_ref(), found.map(|(record, size)| (size, record.p50)))
     };
     let series: Vec<Series> = Method::ALL.into_iter().filter_map(of_method).collect();
     let plot = Plot {
@@ -33,13 +33,11 @@ pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> 
         size: (760, 400),
         names: 100,
     };
-    Ok(Some(Figure {
-        name: "sizes".into(),
-        title: "What a fork call costs by engine".into(),
-        caption:
-            "Medians, the parent idle since it was prepared. Huge pages are the baseline to beat: they divide the page \
-                  tables by 512; sealed memory has none to copy."
-                .into(),
-        pictures: drawn([plot])?,
-    }))
+    super::figure(
+        "sizes",
+        "What a fork call costs by engine",
+        "Medians, the parent idle since it was prepared. Huge pages are the baseline to beat: they divide the page \
+         tables by 512; sealed memory has none to copy.",
+        [plot],
+    )
 }

@@ -1,17 +1,18 @@
 //! How much of real programs' memory changes, counted in blocks of several sizes.
 
-use super::{drawn, number};
+use super::{linear, number, percent};
 use crate::experiments::write_fraction::EXPERIMENT;
-use flashfork_measure::BenchError;
-use flashfork_measure::plot::{Axis, Ink, Plot, Series, Style};
-use flashfork_measure::record::Document;
-use flashfork_measure::report::Figure;
+use flashfork_measure::{
+    Document, Result,
+    plot::{Ink, Plot, Series, Style},
+    report::Figure,
+};
 
 const INKS: [Ink; 6] = [Ink::Fork4k, Ink::ForkThp, Ink::Seal, Ink::Odf, Ink::Spawn, Ink::Vfork];
 /// Bytes in the blocks, and where they stand on the axis.
 const GRANULES: [f64; 4] = [1.0, 4096.0, 65_536.0, 2_097_152.0];
 
-pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> {
+pub(super) fn figure(document: &Document) -> Result<Option<Figure>> {
     let records = || document.records.iter().filter(|record| record.experiment == EXPERIMENT);
     let mut programs: Vec<&str> = Vec::new();
     for record in records() {
@@ -36,30 +37,19 @@ pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> 
     });
     let plot = Plot {
         title: String::new(),
-        x: Axis {
-            title: "counted in".into(),
-            log: false,
-            ticks: vec![0.0, 1.0, 2.0, 3.0],
-            range: -0.2..3.2,
-            label: |place| ["bytes", "4 KB pages", "64 KB", "2 MB"][(place.round() as usize).min(3)].to_owned(),
-        },
-        y: Axis {
-            title: "changed".into(),
-            log: false,
-            ticks: vec![0.0, 25.0, 50.0, 75.0, 100.0],
-            range: 0.0..103.0,
-            label: |percent| format!("{percent:.0} %"),
-        },
+        x: linear("counted in", vec![0.0, 1.0, 2.0, 3.0], -0.2..3.2, |place| {
+            ["bytes", "4 KB pages", "64 KB", "2 MB"][(place.round() as usize).min(3)].to_owned()
+        }),
+        y: linear("changed", vec![0.0, 25.0, 50.0, 75.0, 100.0], 0.0..103.0, percent),
         series: series.collect(),
         size: (760, 340),
         names: 130,
     };
-    Ok(Some(Figure {
-        name: "writes".into(),
-        title: "How much of a program's memory changes".into(),
-        caption: "The writable private memory of real programs before and after a piece of work. The coarser the blocks that are \
-                  copied on write, the more of the memory one changed byte takes along."
-            .into(),
-        pictures: drawn([plot])?,
-    }))
+    super::figure(
+        "writes",
+        "How much of a program's memory changes",
+        "The writable private memory of real programs before and after a piece of work. The coarser the blocks that are \
+         copied on write, the more of the memory one changed byte takes along.",
+        [plot],
+    )
 }

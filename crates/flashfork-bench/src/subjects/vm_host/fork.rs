@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{FromShell, Pause, ToShell};
-use flashfork_vmm::memory::delta;
-use flashfork_vmm::pool::Shell;
+use flashfork_vmm::{memory::delta, pool::Shell};
 
-use super::{Template, expect, vm};
-use flashfork_measure::BenchError;
+use super::{Template, expect, until, vm};
+use flashfork_measure::Result;
 
 /// A live fork as its client saw it.
 #[derive(Debug)]
@@ -25,11 +24,11 @@ pub(crate) struct Forked {
 
 impl Forked {
     /// Forks the clone that runs in `shell`, or stands at its fork signal.
-    pub(crate) fn of(shell: &Shell, shape: Shape) -> Result<Self, BenchError> {
+    pub(crate) fn of(shell: &Shell, shape: Shape) -> Result<Self> {
         let delta = delta::create("flashfork:bench-fork", shape.memory_bytes()).map_err(vm)?;
         let begun = Instant::now();
         shell.send(&ToShell::Copy, &[delta.as_fd()]).map_err(vm)?;
-        expect(shell, |message| matches!(message, FromShell::Copied).then_some(()), "be copied")?;
+        until(shell, |message| matches!(message, FromShell::Copied), "be copied")?;
         let copying = begun.elapsed();
         shell.send(&ToShell::Branch { at_signal: false }, &[]).map_err(vm)?;
         let branched =
@@ -41,8 +40,8 @@ impl Forked {
 
 impl Template {
     /// What a clone of it has become by this fork.
-    pub(crate) fn forked(&self, fork: Forked) -> Result<Self, BenchError> {
+    pub(crate) fn forked(&self, fork: Forked) -> Result<Self> {
         let ram = self.ram.with(fork.delta, u64::MAX).map_err(vm)?;
-        Ok(Self { ram, state: fork.state, disk: self.disk.clone(), ..*self })
+        Ok(Self { ram, state: fork.state, disk: self.disk.clone(), written: Vec::new(), ..*self })
     }
 }

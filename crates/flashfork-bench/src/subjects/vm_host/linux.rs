@@ -1,22 +1,17 @@
 //! Linux in shells: Debian's cloud kernel with the agent, with a disk or without.
 
-use std::fs::File;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
+use std::{fs::File, os::fd::AsFd, os::unix::net::UnixStream, path::Path};
 
 use flashfork_image::guest::{CMDLINE, Guest, default_guest};
-use flashfork_proto::agent::{self, Client};
+use flashfork_proto::agent::{self, Client, Exec, Exit};
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Boot, BootDisk, BootGuest, FromShell, ToShell};
-use flashfork_vmm::devices::virtio::blk::DEFAULT_LIMIT;
-use flashfork_vmm::machine::Blank;
-use flashfork_vmm::pool::Shell;
+use flashfork_vmm::{devices::virtio::blk::DEFAULT_LIMIT, machine::Blank, pool::Shell};
 
-use super::{CID, PATIENCE, expect, vm};
-use flashfork_measure::experiment::Places;
-use flashfork_measure::{BenchError, Progress};
+use super::{CID, PATIENCE, until, vm};
+use flashfork_measure::{BenchError, OrCant, Result, Run};
 
 /// How long one call of a guest that boots may take. It waits for the guest's driver, which refuses it until the agent
 /// listens.
@@ -24,35 +19,31 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How often a guest that boots is called until its agent answers; under this the first reply is rounded up.
 pub(crate) const CALL: Duration = Duration::from_millis(5);
 
+/// What a command may say.
+const OUTPUT: usize = 1 << 16;
+
 /// A connection to an agent.
 pub(crate) type Agent = Client<UnixStream, UnixStream>;
 
 /// The kernel and initramfs of every guest.
-pub(crate) fn guest(here: &dyn Places, progress: &mut dyn Progress) -> Result<Guest, BenchError> {
-    let agent = here.agent()?;
+pub(crate) fn guest(run: &mut Run) -> Result<Guest> {
+    let agent = run.here.agent()?;
     if !agent.is_file() {
         let agent = agent.display();
         return Err(BenchError::Unable(format!(
             "Linux guests need the guest agent at {agent}: build it with scripts/build-agent"
         )));
     }
-    progress.begin("the guests' kernel and initramfs", 1);
-    let guest = default_guest(&here.cache("lab")?, &agent, &mut |line| progress.note(line)).map_err(vm)?;
-    progress.step();
+    run.begin("the guests' kernel and initramfs", 1);
+    let guest = default_guest(&run.here.cache("lab")?, &agent, &mut |line| run.progress.note(line)).map_err(vm)?;
+    run.step();
     Ok(guest)
 }
 
 /// Starts Linux in a shell. `append` goes to its command line; `disk` is the image that becomes its root, if its shape
 /// has one.
-pub(crate) fn boot(
-    shell: &Shell,
-    shape: Shape,
-    guest: &Guest,
-    append: &str,
-    disk: Option<&File>,
-) -> Result<(), BenchError> {
-    let open =
-        |path: &Path| File::open(path).map_err(|error| BenchError::system(format!("open {}", path.display()), error));
+pub(crate) fn boot(shell: &Shell, shape: Shape, guest: &Guest, append: &str, disk: Option<&File>) -> Result {
+    let open = |path: &Path| File::open(path).or_cant(format_args!("open {}", path.display()));
     let (kernel, initramfs) = (open(&guest.kernel)?, open(&guest.initramfs)?);
     let linux = BootGuest::Linux { cmdline: format!("{CMDLINE}{append}"), initramfs: true };
     let blank = Blank::new(&shape, disk).map_err(vm)?;
@@ -61,16 +52,16 @@ pub(crate) fn boot(
     let memory = [Some(&blank.ram), blank.overlay.as_ref()].into_iter().flatten().map(AsFd::as_fd);
     let files: Vec<_> = memory.chain([&kernel, &initramfs].into_iter().chain(disk).map(AsFd::as_fd)).collect();
     shell.send(&request, &files).map_err(vm)?;
-    expect(shell, |message| matches!(message, FromShell::Done).then_some(()), "start")
+    until(shell, |message| matches!(message, FromShell::Done), "start")
 }
 
 /// Waits until a clone is one of its own.
-pub(crate) fn until_alive(shell: &Shell) -> Result<(), BenchError> {
-    expect(shell, |message| matches!(message, FromShell::Alive(_)).then_some(()), "become a clone of its own")
+pub(crate) fn until_alive(shell: &Shell) -> Result {
+    until(shell, |message| matches!(message, FromShell::Alive(_)), "become a clone of its own")
 }
 
 /// Calls a guest that boots until its agent answers.
-pub(crate) fn until_answers(shell: &Shell) -> Result<Agent, BenchError> {
+pub(crate) fn until_answers(shell: &Shell) -> Result<Agent> {
     let start = Instant::now();
     loop {
         match connect(shell, CONNECT) {
@@ -82,7 +73,7 @@ pub(crate) fn until_answers(shell: &Shell) -> Result<Agent, BenchError> {
 }
 
 /// Calls the agent, and waits for its hello, which has `patience`.
-pub(crate) fn connect(shell: &Shell, patience: Duration) -> Result<Agent, BenchError> {
+pub(crate) fn connect(shell: &Shell, patience: Duration) -> Result<Agent> {
     let failed = |error: std::io::Error| BenchError::system("talk to a guest's agent", error);
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     shell.send(&ToShell::Connect { port: agent::PORT }, &[theirs.as_fd()]).map_err(vm)?;
@@ -93,4 +84,20 @@ pub(crate) fn connect(shell: &Shell, patience: Duration) -> Result<Agent, BenchE
     // What it is asked next may take longer.
     both.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
     Ok(agent)
+}
+
+/// Runs a command of the guest's shell, for which what it says must be `right`.
+pub(crate) fn run<R: Read, W: Write>(agent: &mut Client<R, W>, command: &str, right: impl Fn(&str) -> bool) -> Result {
+    let output = agent.run(&exec(&["sh", "-c", command]), &[], OUTPUT).map_err(vm)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if output.exit == Exit::Code(0) && right(&said) {
+        return Ok(());
+    }
+    let status = format!("{:?}: {said}{}", output.exit, String::from_utf8_lossy(&output.stderr));
+    Err(BenchError::Clone { what: format!("running {command:?}"), status })
+}
+
+/// For an agent to run a program that needs nothing.
+pub(crate) fn exec(argv: &[&str]) -> Exec {
+    Exec { argv: argv.iter().map(|word| word.as_bytes().to_vec().into()).collect(), survives: true, ..Exec::default() }
 }

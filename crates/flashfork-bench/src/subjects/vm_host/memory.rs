@@ -8,7 +8,7 @@ use procfs::process::Process;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::vm;
-use flashfork_measure::BenchError;
+use flashfork_measure::{BenchError, Result};
 use flashfork_terminal::size::show;
 
 const HUGE: u64 = 2 << 20;
@@ -16,9 +16,11 @@ const CHUNK: usize = HUGE as usize;
 const PAGE: usize = 4096;
 
 /// What guest memory is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum MemoryPages {
     /// 4 KB pages.
+    #[strum(serialize = "4k")]
     Small,
     /// 2 MB pages that the kernel makes of a memory file's 4 KB pages (`MADV_COLLAPSE`), whatever the machine's mode
     /// for shared memory; copies of them are 4 KB pages.
@@ -30,16 +32,6 @@ pub(crate) enum MemoryPages {
 impl MemoryPages {
     pub(crate) const ALL: [Self; 3] = [Self::Small, Self::Thp, Self::Hugetlb];
 
-    /// As records name it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Small => "4k",
-            Self::Thp => "thp",
-            Self::Hugetlb => "hugetlb",
-        }
-    }
-
-    /// The page size that a shape has for it.
     pub(crate) fn of_shape(self) -> Pages {
         match self {
             Self::Small | Self::Thp => Pages::Small,
@@ -49,7 +41,7 @@ impl MemoryPages {
 }
 
 /// What this host can have guest memory of `bytes` made of, `copies` of it at a time, and why not of pages of its pool.
-pub(crate) fn available(bytes: u64, copies: u64) -> Result<(Vec<MemoryPages>, Option<String>), BenchError> {
+pub(crate) fn available(bytes: u64, copies: u64) -> Result<(Vec<MemoryPages>, Option<String>)> {
     let failed = |error: procfs::ProcError| BenchError::system("read /proc/meminfo", std::io::Error::other(error));
     let free = procfs::Current::current().map(|info: procfs::Meminfo| info.hugepages_free).map_err(failed)?;
     let (free, needed) = (free.unwrap_or(0), copies * bytes.div_ceil(HUGE));
@@ -68,12 +60,7 @@ pub(crate) fn available(bytes: u64, copies: u64) -> Result<(Vec<MemoryPages>, Op
 /// A sealed copy of the memory file `ram`, of `bytes`, in which every page is there, and the share of it on 2 MB pages.
 /// Pages of `ram` that are all zero, first megabyte apart, get noise if `noise`: nobody can store them for less than
 /// they are.
-pub(crate) fn resident(
-    ram: &OwnedFd,
-    bytes: u64,
-    pages: MemoryPages,
-    noise: bool,
-) -> Result<(OwnedFd, f64), BenchError> {
+pub(crate) fn resident(ram: &OwnedFd, bytes: u64, pages: MemoryPages, noise: bool) -> Result<(OwnedFd, f64)> {
     let length = usize::try_from(bytes).map_err(|_| vm(format!("{bytes} bytes can't be addressed")))?;
     let copy = memory::create("flashfork:bench", bytes, pages.of_shape()).map_err(vm)?;
     let mut mapping = Reservation::new(length).map_err(map_failed)?;
@@ -104,7 +91,7 @@ pub(crate) fn resident(
     Ok((copy, huge_fraction))
 }
 
-fn read(ram: &OwnedFd, chunk: &mut [u8], offset: u64) -> Result<(), BenchError> {
+fn read(ram: &OwnedFd, chunk: &mut [u8], offset: u64) -> Result {
     let mut done = 0;
     while done < chunk.len() {
         match rustix::io::pread(ram, &mut chunk[done..], offset + done as u64) {
@@ -118,7 +105,7 @@ fn read(ram: &OwnedFd, chunk: &mut [u8], offset: u64) -> Result<(), BenchError> 
 }
 
 /// Makes 2 MB pages of a mapped memory file, as far as they can be had. `MADV_COLLAPSE`, Linux 6.1.
-fn collapse(mapping: &Reservation) -> Result<(), BenchError> {
+fn collapse(mapping: &Reservation) -> Result {
     for (advice, name) in [(libc::MADV_COLLAPSE, "MADV_COLLAPSE"), (libc::MADV_POPULATE_READ, "MADV_POPULATE_READ")] {
         // SAFETY: the range of a mapping of our own; neither advice changes what it holds.
         if unsafe { libc::madvise(mapping.start().cast(), mapping.length(), advice) } != 0 {
@@ -134,7 +121,7 @@ fn collapse(mapping: &Reservation) -> Result<(), BenchError> {
 }
 
 /// The share on 2 MB pages of what is there of the memory file `ram`, of `bytes`.
-pub(super) fn huge_share(ram: &OwnedFd, bytes: u64, pages: MemoryPages) -> Result<f64, BenchError> {
+pub(super) fn huge_share(ram: &OwnedFd, bytes: u64, pages: MemoryPages) -> Result<f64> {
     if pages == MemoryPages::Hugetlb {
         return Ok(1.0);
     }
@@ -156,7 +143,7 @@ pub(super) fn huge_share(ram: &OwnedFd, bytes: u64, pages: MemoryPages) -> Resul
 }
 
 /// The share of a mapped memory file on 2 MB pages, which the machine's mode may bring about as well.
-fn on_huge_pages(mapping: &Reservation) -> Result<f64, BenchError> {
+fn on_huge_pages(mapping: &Reservation) -> Result<f64> {
     let first = mapping.start() as u64;
     let failed = |error: procfs::ProcError| BenchError::system("read /proc/self/smaps", std::io::Error::other(error));
     let maps = Process::myself().and_then(|process| process.smaps()).map_err(failed)?;

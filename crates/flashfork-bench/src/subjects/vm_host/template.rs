@@ -1,21 +1,16 @@
 //! Templates and their clones.
 
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fs::File, sync::Arc};
 
-use flashfork_proto::agent::CloneIdentity;
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Claim, ClaimTimes, FromShell, Go, Origin, Renewal, ToShell};
+use flashfork_proto::shell::{Claim, ClaimTimes, FromShell, Go, Origin, Renewal, Run, ToShell};
+use flashfork_proto::{agent::CloneIdentity, shape::Shape};
 use flashfork_vmm::devices::virtio::blk::{FrozenDisk, overlay_bytes};
-use flashfork_vmm::machine::Frozen;
-use flashfork_vmm::memory::Layered;
-use flashfork_vmm::pool::Shell;
-use flashfork_vmm::state::MachineState;
+use flashfork_vmm::{machine::Frozen, memory::Layered, pool::Shell, state::MachineState};
 
-use super::{CID, MemoryPages, PATIENCE, expect, huge_share, resident, vm};
-use flashfork_measure::BenchError;
+use super::{CID, MemoryPages, PATIENCE, huge_share, resident, until, vm};
+use flashfork_measure::{OrCant, Result};
 
 /// What clones are made of.
 #[derive(Debug)]
@@ -27,6 +22,8 @@ pub(crate) struct Template {
     pub(super) ram: Layered,
     pub(super) state: Vec<u8>,
     pub(super) disk: Option<Arc<FrozenDisk>>,
+    /// Pages of its memory that clones are known to write, for those that are primed.
+    pub(super) written: Vec<Run>,
 }
 
 /// A claim as its client saw it.
@@ -43,20 +40,28 @@ pub(crate) struct Claimed {
 impl Template {
     /// Freezes the guest that runs in `shell`, once it has signalled that it is ready. If `noise`, every page of its
     /// memory is there afterwards, and what the guest had not touched holds noise; otherwise zeros.
-    pub(crate) fn freeze(shell: &Shell, shape: Shape, pages: MemoryPages, noise: bool) -> Result<Self, BenchError> {
+    pub(crate) fn freeze(shell: &Shell, shape: Shape, pages: MemoryPages, noise: bool) -> Result<Self> {
         let (ram, _, state) = freeze(shell)?;
         let (ram, huge_fraction) = resident(&ram, shape.memory_bytes(), pages, noise)?;
         let ram = Layered::single(ram, shape.memory_bytes());
-        Ok(Self { shape, pages, huge_fraction, ram, state, disk: None })
+        Ok(Self { shape, pages, huge_fraction, ram, state, disk: None, written: Vec::new() })
     }
 
     /// The same template, its memory on other pages of the same shape.
-    pub(crate) fn on(&self, pages: MemoryPages) -> Result<Self, BenchError> {
+    pub(crate) fn on(&self, pages: MemoryPages) -> Result<Self> {
         let bytes = self.shape.memory_bytes();
         let [ram] = self.ram.files() else { return Err(vm("a template of a fork stays on its pages")) };
         let (ram, huge_fraction) = resident(ram, bytes, pages, false)?;
         let ram = Layered::single(ram, bytes);
-        Ok(Self { pages, huge_fraction, ram, state: self.state.clone(), disk: self.disk.clone(), ..*self })
+        Ok(Self {
+            pages,
+            huge_fraction,
+            ram,
+            state: self.state.clone(),
+            disk: self.disk.clone(),
+            written: Vec::new(),
+            ..*self
+        })
     }
 
     /// As [`Template::freeze`], its memory as guest and monitor left it: the huge share is of what is there. `image`:
@@ -66,7 +71,7 @@ impl Template {
         shape: Shape,
         pages: MemoryPages,
         image: Option<&File>,
-    ) -> Result<Self, BenchError> {
+    ) -> Result<Self> {
         let (ram, overlay, state) = freeze(shell)?;
         let huge_fraction = huge_share(&ram, shape.memory_bytes(), pages)?;
         let ram = Layered::single(ram, shape.memory_bytes());
@@ -75,12 +80,12 @@ impl Template {
             let overlay = Layered::single(overlay, bytes);
             Ok(Arc::new(FrozenDisk { image: image.try_clone()?.into(), overlay, attached: None, seen: None }))
         });
-        let disk = disk.transpose().map_err(|error| BenchError::system("keep a template's disk", error))?;
-        Ok(Self { shape, pages, huge_fraction, ram, state, disk })
+        let disk = disk.transpose().or_cant("keep a template's disk")?;
+        Ok(Self { shape, pages, huge_fraction, ram, state, disk, written: Vec::new() })
     }
 
     /// For a machine in this process.
-    pub(crate) fn frozen(&self) -> Result<Frozen, BenchError> {
+    pub(crate) fn frozen(&self) -> Result<Frozen> {
         let state = MachineState::decode(&self.state).map_err(vm)?;
         Ok(Frozen { ram: self.ram.clone(), disks: Vec::new(), state: Arc::new(state) })
     }
@@ -96,8 +101,20 @@ impl Template {
     }
 
     /// Gives a prepared shell of the same shape all but what makes a clone one of its own.
-    pub(crate) fn prime(&self, shell: &mut Shell) -> Result<(), BenchError> {
-        shell.prime(self.origin(), &self.descriptors(), 0).map_err(vm)
+    pub(crate) fn prime(&self, shell: &mut Shell) -> Result {
+        shell.prime(self.origin(), &self.descriptors(), 0, &self.written).map_err(vm)
+    }
+
+    /// Has the clone in `shell`, whose agent has just answered, tell what it has written: the next ones that are primed
+    /// have that there.
+    pub(crate) fn learn(&mut self, shell: &Shell) -> Result {
+        shell.send(&ToShell::Tell, &[]).map_err(vm)?;
+        loop {
+            if let FromShell::Written(runs) = shell.receive(PATIENCE).map_err(vm)?.0 {
+                self.written = runs;
+                return Ok(());
+            }
+        }
     }
 
     /// What a shell gets with its memory.
@@ -116,7 +133,7 @@ impl Template {
     }
 
     /// Makes a prepared shell of the same shape, primed or not, the clone number `index`.
-    pub(crate) fn claim(&self, shell: &Shell, index: u64) -> Result<Claimed, BenchError> {
+    pub(crate) fn claim(&self, shell: &Shell, index: u64) -> Result<Claimed> {
         let renewal = renewal(index);
         let start = Instant::now();
         let sent = if shell.is_primed() {
@@ -136,14 +153,14 @@ impl Template {
 }
 
 /// Drops what the clone in `shell` has written, and makes it the clone number `index`.
-pub(crate) fn roll_back(shell: &Shell, index: u64) -> Result<(), BenchError> {
+pub(crate) fn roll_back(shell: &Shell, index: u64) -> Result {
     shell.send(&ToShell::Rollback(Box::new(renewal(index))), &[]).map_err(vm)?;
-    expect(shell, |message| matches!(message, FromShell::Claimed(_)).then_some(()), "be rolled back")
+    until(shell, |message| matches!(message, FromShell::Claimed(_)), "be rolled back")
 }
 
 /// Memory, what was written to the disk if there is one, and state.
-fn freeze(shell: &Shell) -> Result<(OwnedFd, Option<OwnedFd>, Vec<u8>), BenchError> {
-    expect(shell, |message| matches!(message, FromShell::Forked).then_some(()), "signal that it is ready")?;
+fn freeze(shell: &Shell) -> Result<(OwnedFd, Option<OwnedFd>, Vec<u8>)> {
+    until(shell, |message| matches!(message, FromShell::Forked), "signal that it is ready")?;
     shell.send(&ToShell::Freeze, &[]).map_err(vm)?;
     loop {
         match shell.receive(PATIENCE).map_err(vm)? {

@@ -1,9 +1,6 @@
 //! What was lost and paid so far, what was had for it, and what the rest costs.
 
-use crate::outcome::Outcome;
-use crate::policy::Num;
-use crate::seal::generations::MAX_PARTS;
-use crate::sys::HUGE;
+use crate::{outcome::Outcome, policy::Num, seal::generations::MAX_PARTS, sys::HUGE};
 
 /// As long as nobody knows whether the seal will pay for itself, what was lost and paid is at most so many hundredths
 /// of what plain forks alone would have cost. With parts as small as one likes no factor below 1.58 (Karp's e/(e-1))

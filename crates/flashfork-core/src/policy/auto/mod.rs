@@ -18,8 +18,7 @@ mod tests;
 
 use super::forecast::{Memory, ONE_IN, THERE_AND_BACK, page_ns};
 use super::{Act, Num, Process, UNTOLD};
-use crate::outcome::Outcome;
-use crate::sys::PAGE;
+use crate::{outcome::Outcome, sys::PAGE};
 use hold::Hold;
 use ledger::Ledger;
 use observation::{FEW, LOOK_EVERY, Observation};

@@ -224,7 +224,6 @@ impl Files {
         unsafe { core::slice::from_raw_parts_mut(self.all.as_mut_ptr().cast(), self.count) }
     }
 
-    /// Copies a text.
     fn keep(&mut self, text: &CStr) -> Option<*const c_char> {
         let bytes = text.to_bytes_with_nul();
         let place = self.text.get_mut(self.used..self.used + bytes.len())?;

@@ -5,7 +5,6 @@ use super::{Files, Kind, Noted, files};
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::size_of;
 
-/// Of a file.
 const OF_FILE: u32 = libc::IN_MODIFY | libc::IN_ATTRIB | OF_ITSELF;
 /// Of a directory in which names come and go.
 const OF_NAMES: u32 = libc::IN_CREATE | libc::IN_DELETE | libc::IN_MOVED_FROM | libc::IN_MOVED_TO | OF_ITSELF;

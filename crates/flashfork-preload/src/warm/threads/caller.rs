@@ -2,10 +2,8 @@
 
 use super::maker::OF_CALLER;
 use super::{is_ready_at, no_signals};
-use crate::warm::follow;
-use crate::warm::inherited;
 use crate::warm::take_over::{self, environ, is_default, limits, schedule};
-use crate::warm::template::Given;
+use crate::{warm::follow, warm::inherited, warm::template::Given};
 use core::ffi::c_int;
 use flashfork_core::Errno;
 use flashfork_core::forkall::{Settings, call, go_to};
@@ -14,7 +12,7 @@ use syscalls::Sysno;
 
 /// What was given.
 pub struct Caller {
-    start: &'static Start,
+    pub start: &'static Start,
     pub given: Given,
 }
 
@@ -88,10 +86,10 @@ impl Caller {
         Ok(())
     }
 
-    /// When all threads and descriptors are there: a limit is no reason against what the template has.
-    pub fn limit(&self, kept: Option<&Settings>) {
+    /// When all threads, descriptors and pending signals are there: a limit is no reason against what the template has.
+    pub fn limit(start: &Start, kept: Option<&Settings>) {
         // SAFETY: as above.
-        unsafe { limits(kept.map_or(&self.start.limits, |own| &own.limits)) };
+        unsafe { limits(kept.map_or(&start.limits, |own| &own.limits)) };
     }
 }
 

@@ -2,12 +2,9 @@
 //! `exit` it makes a process that has the same memory, and nothing else of it, and that ends when the clone has.
 
 use super::no_signals;
-use crate::sandbox;
-use crate::warm::mapped;
-use core::cell::UnsafeCell;
-use core::ffi::c_void;
-use core::ptr::null_mut;
+use crate::{sandbox, warm::mapped};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
+use core::{cell::UnsafeCell, ffi::c_void, ptr::null_mut};
 use flashfork_core::Errno;
 use flashfork_core::forkall::{CloneArguments, call, start};
 use syscalls::Sysno;

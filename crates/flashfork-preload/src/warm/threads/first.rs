@@ -4,12 +4,10 @@
 
 use super::{IN_CLONE, java, no_signals, python};
 use crate::warm::hooks;
-use core::ffi::c_void;
-use core::mem::MaybeUninit;
-use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
+use core::{ffi::c_void, mem::MaybeUninit, ptr::null_mut};
 use flashfork_core::Errno;
-use flashfork_core::forkall::{Frozen, Gate, Unfit, What, call};
+use flashfork_core::forkall::{Fit, Frozen, Gate, Unfit, What, call};
 use flashfork_warm::{PREPARE, PREPARED};
 use syscalls::Sysno;
 
@@ -119,7 +117,7 @@ fn wait(now: u32) {
 /// In the maker, when the program stands still: whether hooks come to an end in clones, tried in one that runs nothing
 /// else. The template doesn't change any more, so what this one shows holds for all. `apart`: see
 /// [`Frozen::fork_probe`].
-pub fn probe(frozen: &'static Frozen, apart: bool) -> Result<(), Unfit> {
+pub fn probe(frozen: &'static Frozen, apart: bool) -> Fit {
     /// Exit codes of the probe.
     const ENDLESS: usize = 254;
     const FAILED: usize = 255;

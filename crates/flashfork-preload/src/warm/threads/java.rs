@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
-use flashfork_core::forkall::{Unfit, What};
+use flashfork_core::forkall::{Fit, Unfit, What};
 use flashfork_warm::ReadyAt;
 
 /// The virtual machine, and what every `java` is linked to, which loads it.
@@ -70,7 +70,6 @@ unsafe fn prepared(machine: *mut c_void) -> Option<*const c_char> {
     }
 }
 
-/// The library's path.
 fn beside_the_shim(path: &mut [u8]) -> bool {
     // SAFETY: asks for the object of a function of its own, whose name stays; the structure is a local.
     let own = unsafe {
@@ -88,7 +87,7 @@ fn beside_the_shim(path: &mut [u8]) -> bool {
 }
 
 /// What came of [`prepare`], for the maker.
-pub fn outcome() -> Result<(), Unfit> {
+pub fn outcome() -> Fit {
     let why_not = WHY_NOT.load(SeqCst);
     if why_not.is_null() {
         return Ok(());

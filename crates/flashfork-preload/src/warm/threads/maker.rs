@@ -1,15 +1,12 @@
 //! The maker: waits for its keeper's orders, in the program's memory.
 
-use super::caller::Caller;
-use super::listeners;
 use super::socket::{Heard, close_all, hear, is_answered, say};
 use super::{IN_CLONE, bound_capabilities, end, first, is_ready_at, java, python, systemv};
-use crate::atfork;
-use crate::number;
-use crate::warm::template::CLONE;
+use super::{caller::Caller, listeners};
 use crate::warm::{hooks, mapped};
+use crate::{atfork, number, warm::template::CLONE};
 use core::sync::atomic::Ordering::SeqCst;
-use flashfork_core::forkall::{Frozen, Place, Unfit, What, call, go_to};
+use flashfork_core::forkall::{Fit, Frozen, Place, Unfit, What, call, go_to};
 use flashfork_core::never_seal::Reason;
 use flashfork_core::{Errno, Error, Pages};
 use flashfork_warm::{DESCRIPTORS, LISTENERS, MADE_FROM, PATH, ReadyAt, Step, Tell, Word};
@@ -138,7 +135,7 @@ fn freeze(
     line: &mut i32,
     users: i32,
     begun: Result<(), Errno>,
-) -> Result<(&'static Frozen, Word), Unfit> {
+) -> Fit<(&'static Frozen, Word)> {
     // A sandbox, perhaps, did not let it begin.
     Frozen::before()?;
     begun?;
@@ -247,7 +244,6 @@ fn in_clone(
         Ok(gate) => gate,
         Err(e) => failed(report, Step::Threads, e),
     };
-    caller.limit(kept);
     let (code, number) = if told == 0 { frozen.comparing() } else { (frozen.asking(), told) };
     number::give(code, number);
     // SAFETY: no other thread of the clone runs yet.
@@ -262,6 +258,7 @@ fn in_clone(
     if let Err(e) = frozen.become_main(gate) {
         failed(report, Step::Threads, e);
     }
+    Caller::limit(caller.start, kept);
     if let Err(e) = first::run_hooks_in_clone(gate) {
         failed(report, Step::Hooks, e);
     }

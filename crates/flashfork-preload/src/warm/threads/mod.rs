@@ -15,11 +15,9 @@ mod systemv;
 use super::hooks::{self, Hook};
 use super::template::Single;
 use core::ffi::{CStr, c_int, c_void};
-use core::mem::MaybeUninit;
-use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use flashfork_core::Errno;
-use flashfork_core::forkall::call;
+use core::{mem::MaybeUninit, ptr::null_mut};
+use flashfork_core::{Errno, forkall::call};
 use flashfork_warm::{ADDRESSES, ReadyAt};
 use syscalls::Sysno;
 
@@ -185,7 +183,6 @@ fn block() {
     }
 }
 
-/// An empty set of signals.
 fn no_signals() -> libc::sigset_t {
     // SAFETY: all zeros are the empty set.
     unsafe { MaybeUninit::zeroed().assume_init() }

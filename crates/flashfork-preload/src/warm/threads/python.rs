@@ -5,13 +5,12 @@
 //! are (`generators.py`). It keeps the lock, so no thread of Python's draws or imports any more. In a clone the words
 //! are filled before any thread runs; then the lock is let go.
 
-use super::super::api::api;
-use super::super::process::name_of_program;
+use super::{super::api::api, super::process::name_of_program};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering::SeqCst};
 use flashfork_core::Errno;
-use flashfork_core::forkall::{Unfit, What, call};
+use flashfork_core::forkall::{Fit, Unfit, What, call};
 use flashfork_warm::ReadyAt;
 use syscalls::Sysno;
 
@@ -151,7 +150,7 @@ impl Api {
 }
 
 /// What came of [`prepare`], for the maker.
-pub fn outcome() -> Result<(), Unfit> {
+pub fn outcome() -> Fit {
     let why_not = WHY_NOT.load(SeqCst);
     if why_not.is_null() {
         return Ok(());

@@ -7,7 +7,7 @@ use super::is_template;
 use crate::forks::next;
 use core::ffi::{c_int, c_long, c_short, c_ushort, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::SeqCst};
-use flashfork_core::forkall::{Unfit, What, call};
+use flashfork_core::forkall::{Fit, Unfit, What, call};
 use syscalls::Sysno;
 
 type Key = c_int;
@@ -42,7 +42,7 @@ fn note(kind: Kind, id: c_int) {
 }
 
 /// In the maker: refuses a program that has one.
-pub fn check() -> Result<(), Unfit> {
+pub fn check() -> Fit {
     if COUNT.load(SeqCst) as usize > MOST {
         return Err(Unfit::named(What::SystemV, 0, b"more than 64"));
     }

@@ -10,6 +10,10 @@ pub(in super::super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A clone that runs, and its shell's end of the channel.
 pub(in super::super) fn running(origin: Weak<Entry>) -> (Arc<Running>, Channel) {
+    after(origin, None)
+}
+
+fn after(origin: Weak<Entry>, past: Option<CloneRecord>) -> (Arc<Running>, Channel) {
     let (shell, channel) =
         Shell::played(Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 });
     let program = Program { path: "/nothing".into(), args: Vec::new() };
@@ -26,7 +30,7 @@ pub(in super::super) fn running(origin: Weak<Entry>) -> (Arc<Running>, Channel) 
         disks: Arc::default(),
         cid: 3,
         started: Instant::now(),
-        past: None,
+        past,
     };
     (Running::start(claimed, born, &pools, |_| ()).unwrap(), channel)
 }
@@ -47,6 +51,28 @@ fn a_late_answer_is_taken_for_none_of_the_next() {
     });
     assert!(!clone.has_ended());
     clone.stop();
+}
+
+/// It ended with "answered out of turn" when two daemons in a row had been killed.
+#[test]
+fn an_answer_to_what_an_earlier_daemon_asked_is_taken_for_none_of_this_one_s() {
+    let (before, _shell) = running(Weak::new());
+    before.keep(&Store::none().unwrap()).unwrap();
+    let past = before.record(&before.lock());
+    let (clone, shell) = after(Weak::new(), past);
+    let ToShell::Adopt(number) = shell.receive().unwrap().0 else { panic!("not told") };
+    let late = FromShell::Claimed(ClaimTimes::default());
+    for said in [&FromShell::Adopted(1), &late, &FromShell::Adopted(2), &late, &FromShell::Adopted(number)] {
+        shell.send(said, &[]).unwrap();
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Copy);
+            shell.send(&FromShell::Copied, &[]).unwrap();
+        });
+        assert!(matches!(clone.answer(&ToShell::Copy, &[], PATIENCE), Ok(FromShell::Copied)));
+    });
+    [before, clone].iter().for_each(|clone| clone.stop());
 }
 
 #[test]

@@ -145,3 +145,12 @@ fn a_shell_that_says_or_does_that_it_copies_more_than_its_guest_may_write_ends()
         clone.stop();
     }
 }
+
+#[test]
+fn nobody_waits_for_more_than_disks_and_host_hold() {
+    const MB: u64 = 1 << 20;
+    assert_eq!(patience(MB, 0, 0), COPY + COPY_MB);
+    assert_eq!(patience(MB, u64::MAX, 2 * MB), COPY + 3 * COPY_MB);
+    assert!(patience(u64::MAX, 0, 0) < COPY + COPY_MB * u32::MAX);
+    assert_eq!(patience(MB, u64::MAX - MB, u64::MAX - MB), patience(u64::MAX, 0, 0));
+}

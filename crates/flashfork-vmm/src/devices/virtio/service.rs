@@ -15,7 +15,6 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts it.
     pub(in crate::devices) fn start(transports: &[Arc<Mutex<Transport>>]) -> io::Result<Self> {
         let mut manager = EventManager::new().map_err(io::Error::other)?;
         for transport in transports {

@@ -2,19 +2,14 @@
 
 use super::device::{Broken, OWN_EVENTS, Queues, VirtioDevice};
 use super::registers::{self as reg, status};
-use super::state::VirtioState;
-use super::window::Reasons;
-use crate::devices::DeviceStateError;
-use crate::kvm::Vm;
-use crate::layout;
-use crate::memory::GuestMemory;
+use super::{state::VirtioState, window::Reasons};
+use crate::{devices::DeviceStateError, kvm::Vm, layout, memory::GuestMemory};
 use event_manager::{EventOps, Events, MutEventSubscriber};
 use kvm_ioctls::IoEventAddress;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, io};
-use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
-use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
+use virtio_bindings::{virtio_config::VIRTIO_F_VERSION_1, virtio_ring::VIRTIO_RING_F_EVENT_IDX};
 use virtio_queue::{Queue, QueueState, QueueT};
 use vmm_sys_util::epoll::EventSet;
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
@@ -331,16 +326,18 @@ impl MutEventSubscriber for Transport {
             let _ = self.kicks[index].read();
             if self.live() && self.queues[index].ready() {
                 self.serve(|device, queues| {
+                    let mut there = false;
                     loop {
                         let before = queues.queues[index].next_avail();
                         device.notified(index, queues, ops)?;
-                        // More may have come before notifications were on again; a device that took nothing waits for
-                        // something else.
+                        // More may have come before notifications were on again; a device that took nothing of what
+                        // was there before it looked waits for something else.
                         let mut more = queues.rearm(index)?;
-                        if more && queues.queues[index].next_avail() == before {
+                        if more && there && queues.queues[index].next_avail() == before {
                             more = queues.rearm_behind(index)?;
                             queues.left = queues.left.saturating_sub(1);
                         }
+                        there = more;
                         if !more || queues.left == 0 || queues.held.load(Ordering::Acquire) {
                             return Ok(());
                         }

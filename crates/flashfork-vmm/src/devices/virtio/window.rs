@@ -1,7 +1,6 @@
 //! A device's MMIO window, where the guest's accesses arrive.
 
-use super::Transport;
-use super::registers as reg;
+use super::{Transport, registers as reg};
 use crate::devices::lock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -29,10 +29,10 @@ impl Memory {
     fn fork(&self, written: &[Range<u64>], word: u64) -> Self {
         let file = delta::create("flashfork:test", BYTES).unwrap();
         let mut words = self.words.clone();
-        let mut there = marks(&file, BYTES).unwrap();
+        let mut there = vec![0; (delta::length(BYTES) - BYTES) as usize];
         for page in written.iter().cloned().flatten() {
             write(&file, &word.to_ne_bytes(), page * PAGE as u64).unwrap();
-            mark(&mut there, &(page..page + 1));
+            delta::mark(&mut there, &(page..page + 1));
             words[page as usize] = word;
         }
         write(&file, &there, BYTES).unwrap();
@@ -101,7 +101,7 @@ fn scattered(pages: u64, written: impl Iterator<Item = u64>) -> Layered {
     let mut marks = vec![0; (delta::length(bytes) - bytes) as usize];
     for page in written {
         write(&file, &page.to_ne_bytes(), page * PAGE as u64).unwrap();
-        mark(&mut marks, &(page..page + 1));
+        delta::mark(&mut marks, &(page..page + 1));
     }
     write(&file, &marks, bytes).unwrap();
     Layered::single(base, bytes).with(file, u64::MAX).unwrap()

@@ -4,8 +4,7 @@ use super::*;
 use crate::memory::{self, Ram, delta};
 use flashfork_proto::shape::{Pages, Shape};
 use proptest::prelude::*;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::{fs::File, os::unix::fs::FileExt};
 use vm_memory::{Bytes, GuestAddress};
 
 const SHAPE: Shape = Shape { memory_mib: 8, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 };
@@ -14,7 +13,6 @@ const BYTES: usize = 8 << 20;
 /// Who writes, and how the write gets into memory.
 #[derive(Debug, Clone, Copy)]
 enum Writer {
-    /// A store, as a guest's.
     Store,
     /// The kernel, at this process's addresses.
     Kernel,

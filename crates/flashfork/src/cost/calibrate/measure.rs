@@ -7,8 +7,7 @@ use flashfork_core::never_seal::Reason;
 use flashfork_core::{Errno, Error, Pages, Step, odf, seal};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::time::{ClockId, clock_gettime};
-use std::ptr::null_mut;
-use std::sync::atomic::Ordering::Relaxed;
+use std::{ptr::null_mut, sync::atomic::Ordering::Relaxed};
 
 const PAGE: usize = 4096;
 const HUGE: usize = 2 << 20;

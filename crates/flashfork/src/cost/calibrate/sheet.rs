@@ -1,9 +1,7 @@
 //! What the measuring child writes down and the parent reads.
 
-use super::super::CostError;
-use super::super::fit::Sample;
-use crate::fresh::Results;
-use crate::never_seal::TABLE;
+use super::{super::CostError, super::fit::Sample};
+use crate::{fresh::Results, never_seal::TABLE};
 use flashfork_core as core;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

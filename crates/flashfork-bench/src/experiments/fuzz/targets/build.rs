@@ -1,16 +1,14 @@
 //! The programs of a target: its library compiled once with AFL's instrumentation, and linked for each way.
 
-use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::{fs, io, process::Command};
 
-use flashfork_measure::{BenchError, Progress};
+use flashfork_measure::{BenchError, OrCant, Result, Run};
 
 use super::super::target::{COMPILER, compiler_version};
-use super::found::Build;
-use super::way::Way;
+use super::{found::Build, way::Way};
+use crate::subjects::command::compile;
 
 /// What makes a loop go back.
 const HEADER: &str = include_str!("../../../../../flashfork-afl/include/flashfork_afl_loop.h");
@@ -41,36 +39,30 @@ impl Built {
 impl Builder {
     /// Finds the compiler, and the library where it lies beside the shim, as cargo builds them or `make install` puts
     /// them.
-    pub fn new(cache: &Path, shim: &Path) -> Result<Self, BenchError> {
+    pub fn new(cache: &Path, shim: &Path) -> Result<Self> {
         let compiler = compiler_version()?;
         let beside = shim.ancestors().skip(1).take(2).map(|dir| dir.join(LIBRARY)).find(|path| path.exists());
         let library = beside.ok_or_else(|| {
             BenchError::Unable(format!("there is no {LIBRARY} near {}; make build makes it", shim.display()))
         })?;
         // Where it is compiled is another directory.
-        let library = library.canonicalize().map_err(|error| BenchError::system("find the library", error))?;
+        let library = library.canonicalize().or_cant("find the library")?;
         Ok(Self { cache: cache.to_path_buf(), library, compiler })
     }
 
     /// The programs of a build: kept ones, or new ones, compiled in `scratch`, which lies on the same file system.
-    pub fn build(
-        &self,
-        build: Build,
-        source: &Path,
-        scratch: &Path,
-        progress: &mut dyn Progress,
-    ) -> Result<Built, BenchError> {
+    pub fn build(&self, build: Build, source: &Path, scratch: &Path, run: &mut Run) -> Result<Built> {
         let failed = |error: io::Error| BenchError::system(format!("build {}", build.name()), error);
         let kept = self.cache.join(format!("fuzz-{}-{:016x}", build.name(), self.fingerprint(build).map_err(failed)?));
         if !kept.exists() {
-            progress.begin(&format!("compiling {} with AFL's instrumentation", build.name()), 1);
+            run.begin(&format!("compiling {} with AFL's instrumentation", build.name()), 1);
             let dir = scratch.join(build.name());
             self.compile(build, source, &dir)?;
             let programs = dir.join("programs");
             self.remove_older(build).map_err(failed)?;
             fs::rename(&programs, &kept).map_err(failed)?;
             fs::remove_dir_all(&dir).map_err(failed)?;
-            progress.step();
+            run.step();
         }
         Ok(Built(kept))
     }
@@ -97,10 +89,10 @@ impl Builder {
         Ok(hasher.finish())
     }
 
-    fn compile(&self, build: Build, source: &Path, dir: &Path) -> Result<(), BenchError> {
+    fn compile(&self, build: Build, source: &Path, dir: &Path) -> Result {
         let failed = |error: io::Error| BenchError::system(format!("build {}", build.name()), error);
         // With their times, by which make knows what is made already.
-        run(Command::new("cp").arg("-a").arg(source).arg(dir))?;
+        compile(Command::new("cp").arg("-a").arg(source).arg(dir))?;
         for (name, text) in build.target.harness() {
             fs::write(dir.join(name), text).map_err(failed)?;
         }
@@ -121,7 +113,7 @@ impl Builder {
     }
 
     /// Runs commands that compile.
-    fn shell(&self, build: Build, commands: &str, dir: &Path) -> Result<(), BenchError> {
+    fn shell(&self, build: Build, commands: &str, dir: &Path) -> Result {
         let mut bash = Command::new("bash");
         bash.args(["-euc", commands]).current_dir(dir).env("CC", COMPILER).env("AFL_QUIET", "1");
         // configure finds out nothing else than without the sanitizer, whose leaks would look like failures.
@@ -129,21 +121,9 @@ impl Builder {
         if build.sanitized {
             bash.env("AFL_USE_ASAN", "1");
         }
-        run(&mut bash).map_err(|error| match build.sanitized {
+        compile(&mut bash).map_err(|error| match build.sanitized {
             true => BenchError::Unable(format!("{error} (AddressSanitizer needs Debian's package libclang-rt-dev)")),
             false => error,
         })
     }
-}
-
-fn run(command: &mut Command) -> Result<(), BenchError> {
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(|error| BenchError::system(format!("run {command:?}"), error))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let words = String::from_utf8_lossy(&output.stderr);
-    let last: Vec<&str> =
-        words.lines().rev().filter(|line| line.contains("rror") || line.contains("cannot")).take(3).collect();
-    Err(BenchError::Unable(format!("can't compile ({}): {}", output.status, last.join("; "))))
 }

@@ -4,18 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, set_parent_process_death_signal};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use std::os::unix::process::CommandExt;
 
-use flashfork_measure::{BenchError, Progress};
+use flashfork_measure::{BenchError, OrCant, Progress, Result};
 
-use super::super::afl_stats::AflStats;
 use super::super::process::{self, Fuzzer};
-use super::Run;
-use super::build::Built;
-use super::found::Times;
-use super::way::Way;
+use super::{super::afl_stats::AflStats, Fuzzing, build::Built, found::Times, way::Way};
+use crate::subjects::command::on_one_cpu;
 
 /// How long AFL may take beyond its time: to start, to run its seeds the first time, and to end.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -25,24 +20,24 @@ const ROUNDS: &str = "25";
 
 /// Runs one campaign in the new directory `dir`; `None` when it was interrupted.
 pub(super) fn run(
-    run: &Run,
+    fuzzing: &Fuzzing,
     way: Way,
     seed: u64,
     time: Duration,
     dir: &Path,
-    progress: &mut dyn Progress,
-) -> Result<Option<AflStats>, BenchError> {
-    std::fs::create_dir(dir).map_err(|error| BenchError::system(format!("make {}", dir.display()), error))?;
+    progress: &dyn Progress,
+) -> Result<Option<AflStats>> {
+    std::fs::create_dir(dir).or_cant(format_args!("make {}", dir.display()))?;
     let output = dir.join("out");
     let mut command = Command::new("afl-fuzz");
-    command.arg("-i").arg(run.seeds).arg("-o").arg(&output);
+    command.arg("-i").arg(fuzzing.seeds).arg("-o").arg(&output);
     command.args(["-t", "1000", "-m", "none", "-s", &seed.to_string(), "-V", &time.as_secs().to_string()]);
-    command.arg("--").arg(run.built.program(way));
+    command.arg("--").arg(fuzzing.built.program(way));
     process::quiet(&mut command);
     if way == Way::Shim {
-        process::with_shim(&mut command, run.shim);
+        process::with_shim(&mut command, fuzzing.shim);
     }
-    let cpu = run.cpu;
+    let cpu = fuzzing.cpu;
     let mut fuzzer = Fuzzer::spawn(command, &output, move || on_one_cpu(cpu))?;
     let begin = Instant::now();
     loop {
@@ -60,7 +55,7 @@ pub(super) fn run(
 }
 
 /// What inputs of AFL's corpus take in the program with the loop that goes back.
-pub(super) fn single_inputs(built: &Built, corpus: &Path, cpu: usize) -> Result<Times, BenchError> {
+pub(super) fn single_inputs(built: &Built, corpus: &Path, cpu: usize) -> Result<Times> {
     let failed = |error| BenchError::system(format!("read {}", corpus.display()), error);
     let mut inputs: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(corpus).map_err(failed)? {
@@ -76,7 +71,7 @@ pub(super) fn single_inputs(built: &Built, corpus: &Path, cpu: usize) -> Result<
     command.env("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=1").stdin(Stdio::null());
     // SAFETY: between fork and exec only system calls are made.
     unsafe { command.pre_exec(move || on_one_cpu(cpu)) };
-    let output = command.output().map_err(|error| BenchError::system(format!("run {command:?}"), error))?;
+    let output = command.output().or_cant(format_args!("run {command:?}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let times: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     match times[..] {
@@ -86,11 +81,4 @@ pub(super) fn single_inputs(built: &Built, corpus: &Path, cpu: usize) -> Result<
             Err(BenchError::Unable(format!("single inputs could not be run ({}): {words}", output.status)))
         }
     }
-}
-
-fn on_one_cpu(cpu: usize) -> std::io::Result<()> {
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu);
-    sched_setaffinity(None, &cpus)?;
-    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }

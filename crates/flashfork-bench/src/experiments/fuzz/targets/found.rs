@@ -2,12 +2,8 @@
 
 use serde_json::json;
 
-use super::super::EXPERIMENT;
-use super::super::afl_stats::AflStats;
-use super::target::Target;
-use super::way::Way;
-use flashfork_measure::BenchError;
-use flashfork_measure::record::{Document, Record};
+use super::{super::EXPERIMENT, super::afl_stats::AflStats, target::Target, way::Way};
+use flashfork_measure::{Document, Record, Result, Row, Run};
 
 const RATE: &str = "executions of a target";
 const SINGLE: &str = "one input of a target";
@@ -50,51 +46,52 @@ impl Build {
 
     /// What people and directories call it.
     pub fn name(self) -> String {
-        format!("{}{}", self.target.name(), if self.sanitized { "-asan" } else { "" })
+        format!("{}{}", self.target.as_ref(), if self.sanitized { "-asan" } else { "" })
     }
 
-    fn chosen(self, measure: &str) -> [(&'static str, serde_json::Value); 3] {
-        [("measure", json!(measure)), ("target", json!(self.target.name())), ("sanitizer", json!(self.sanitizer()))]
+    fn row(self, method: &str, unit: &'static str, measure: &str) -> Row {
+        let chosen = json!({ "measure": measure, "target": self.target.as_ref(), "sanitizer": self.sanitizer() });
+        Row::of(method, unit, chosen)
     }
 
     fn sanitizer(self) -> &'static str {
         if self.sanitized { "address" } else { "none" }
     }
 
-    /// The record of a way's executions per second, slice by slice; `None` when there is no slice.
-    pub fn rates(self, way: Way, cpu: usize, slices: &[Slice]) -> Result<Option<Record>, BenchError> {
+    /// Keeps a way's executions per second, slice by slice.
+    pub fn keep_rates(self, way: Way, cpu: usize, slices: &[Slice], run: &mut Run) -> Result {
         let afl: Vec<&AflStats> = slices.iter().filter(|slice| slice.way == way).map(|slice| &slice.afl).collect();
-        if afl.is_empty() {
-            return Ok(None);
-        }
-        let rates = afl.iter().map(|afl| afl.per_second).collect();
-        let record = Record::new(EXPERIMENT, way.name(), self.chosen(RATE), "1/s", rates)?;
-        Ok(Some(record.beside([("cpu", json!(cpu)), ("afl", json!(afl))])))
+        let row = self.row(way.as_ref(), "1/s", RATE).beside(json!({ "cpu": cpu, "afl": afl }));
+        run.keep(row, afl.iter().map(|afl| afl.per_second).collect())
     }
 
-    /// The records of what one input takes.
-    pub fn times(self, times: Times) -> Result<Vec<Record>, BenchError> {
+    /// Keeps what one input takes.
+    pub fn keep_times(self, times: Times, run: &mut Run) -> Result {
         let all = [times.bare, times.forked, times.looped];
-        let record = |(name, time)| Record::new(EXPERIMENT, name, self.chosen(SINGLE), "us", vec![time]);
-        Times::NAMES.into_iter().zip(all).map(record).collect()
+        let mut named = Times::NAMES.into_iter().zip(all);
+        named.try_for_each(|(name, time)| run.keep(self.row(name, "us", SINGLE), vec![time]))
+    }
+
+    fn find<'a>(self, document: &'a Document, method: &str, measure: &str) -> Option<&'a Record> {
+        let (target, sanitizer) = (self.target.as_ref(), self.sanitizer());
+        let wanted = [("measure", measure.into()), ("target", target.into()), ("sanitizer", sanitizer.into())];
+        document.find(EXPERIMENT, method, &wanted)
     }
 
     /// The median rate of a way, and AFL's accounts.
     pub fn found(self, document: &Document, way: Way) -> Option<(f64, Vec<AflStats>)> {
-        let record = document.find(EXPERIMENT, way.name(), &self.chosen(RATE))?;
+        let record = self.find(document, way.as_ref(), RATE)?;
         Some((record.p50, serde_json::from_value(record.observed.get("afl")?.clone()).ok()?))
     }
 
     /// What one input takes.
     pub fn found_times(self, document: &Document) -> Option<Times> {
-        let time = |name| Some(document.find(EXPERIMENT, name, &self.chosen(SINGLE))?.p50);
+        let time = |name| Some(self.find(document, name, SINGLE)?.p50);
         let [bare, forked, looped] = Times::NAMES.map(time);
         Some(Times { bare: bare?, forked: forked?, looped: looped? })
     }
 }
 
-/// Whether the document is one of targets.
 pub(super) fn is_of_targets(document: &Document) -> bool {
-    let of_target = |record: &Record| record.experiment == EXPERIMENT && record.chosen.contains_key("target");
-    document.records.iter().any(of_target)
+    document.of(EXPERIMENT).any(|record| record.chosen.contains_key("target"))
 }

@@ -1,7 +1,6 @@
 //! The tables of `bench fuzz --targets`.
 
-use flashfork_measure::experiment::page;
-use flashfork_measure::record::Document;
+use flashfork_measure::{Document, page};
 use flashfork_terminal::table::{self, three_figures, time};
 
 use super::found::{Build, is_of_targets};
@@ -35,7 +34,7 @@ fn throughput(document: &Document) -> String {
             let (rate, stability, edges) = account(build, document, way)?;
             Some(vec![
                 build.name(),
-                way.name().to_owned(),
+                way.as_ref().to_owned(),
                 three_figures(rate),
                 plain.map_or(String::new(), |plain| three_figures(rate / plain)),
                 format!("{stability:.2} %"),

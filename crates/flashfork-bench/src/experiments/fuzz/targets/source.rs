@@ -1,34 +1,32 @@
 //! The sources of targets: Debian's packages, brought by apt without a change to this host, and kept.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{fs, io};
 
 use flate2::read::GzDecoder;
 
-use flashfork_measure::{BenchError, Progress};
+use flashfork_measure::{BenchError, Result, Run};
 
 use super::super::target::SQLITE;
 use super::target::{Target, schema};
 
-/// The unpacked source of a target.
-pub(super) fn obtain(target: Target, cache: &Path, progress: &mut dyn Progress) -> Result<PathBuf, BenchError> {
+pub(super) fn obtain(target: Target, cache: &Path, run: &mut Run) -> Result<PathBuf> {
     let dir = cache.join("fuzz-sources");
-    let unpacked = dir.join(target.name());
+    let unpacked = dir.join(target.as_ref());
     if unpacked.exists() {
         return Ok(unpacked);
     }
-    let failed = |error: io::Error| BenchError::system(format!("unpack the source of {}", target.name()), error);
+    let failed = |error: io::Error| BenchError::system(format!("unpack the source of {}", target.as_ref()), error);
     // Whole, or not there.
-    let new = dir.join(format!("{}.new", target.name()));
+    let new = dir.join(format!("{}.new", target.as_ref()));
     let _ = fs::remove_dir_all(&new);
     fs::create_dir_all(&new).map_err(failed)?;
     match target.package() {
         Some(package) => {
-            progress.begin(&format!("the source of Debian's {package}, by apt"), 1);
+            run.begin(&format!("the source of Debian's {package}, by apt"), 1);
             unpack(&download(package, &dir)?, &new)?;
-            progress.step();
+            run.step();
         }
         None => {
             let mut file = fs::File::create(new.join("sqlite3.c")).map_err(failed)?;
@@ -41,7 +39,7 @@ pub(super) fn obtain(target: Target, cache: &Path, progress: &mut dyn Progress) 
 }
 
 /// Has apt bring a package's source as its authors have published it; returns the archive.
-fn download(package: &str, dir: &Path) -> Result<PathBuf, BenchError> {
+fn download(package: &str, dir: &Path) -> Result<PathBuf> {
     let missing = |why: String| {
         BenchError::Unable(format!("the source of {package} can't be had by apt-get source {package}: {why}"))
     };
@@ -106,7 +104,7 @@ fn archives(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(all.into_iter().filter(|path| path.to_string_lossy().contains(".orig.tar.")).collect())
 }
 
-fn unpack(archive: &Path, to: &Path) -> Result<(), BenchError> {
+fn unpack(archive: &Path, to: &Path) -> Result {
     let failed = |why: String| BenchError::Unable(format!("can't unpack {}: {why}", archive.display()));
     let mut tar = Command::new("tar");
     tar.arg("-xf").arg(archive).arg("-C").arg(to).args(["--strip-components=1", "--no-same-owner"]);

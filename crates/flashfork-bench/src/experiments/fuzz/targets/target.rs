@@ -1,15 +1,15 @@
 //! What is fuzzed: where its source lies, how it is compiled, and what AFL begins with.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use flashfork_measure::BenchError;
+use flashfork_measure::{OrCant, Result};
 
 use super::super::corpus;
 
 /// A library that is fuzzed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, strum::AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Target {
     /// Images.
     Libpng,
@@ -33,16 +33,6 @@ const DOCUMENTS: [(&str, &str); 3] = [
 ];
 
 impl Target {
-    /// What records and tables call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Target::Libpng => "libpng",
-            Target::Libxml2 => "libxml2",
-            Target::Sqlite => "sqlite",
-            Target::Cjson => "cjson",
-        }
-    }
-
     /// Debian's source package; SQLite's source is in this program.
     pub(super) fn package(self) -> Option<&'static str> {
         match self {
@@ -98,7 +88,7 @@ impl Target {
     }
 
     /// Writes what AFL begins with into the new directory `dir`.
-    pub(super) fn write_seeds(self, source: &Path, dir: &Path) -> Result<(), BenchError> {
+    pub(super) fn write_seeds(self, source: &Path, dir: &Path) -> Result {
         let packaged = |folder: &str, take: fn(&Path) -> bool| copy(&source.join(folder), dir, take);
         let written = match self {
             Target::Sqlite => return corpus::write_seeds(dir),
@@ -107,7 +97,7 @@ impl Target {
             Target::Libxml2 => fs::create_dir_all(dir)
                 .and_then(|()| DOCUMENTS.iter().try_for_each(|(name, text)| fs::write(dir.join(name), text))),
         };
-        written.map_err(|error| BenchError::system(format!("write seeds for {}", self.name()), error))
+        written.or_cant(format_args!("write seeds for {}", self.as_ref()))
     }
 }
 

@@ -7,13 +7,9 @@ use crate::memory::{self, Copying, LayerError, Layered, MemfdError, Watch};
 use flashfork_proto::api::{DEFAULT_DISK_LIMIT_MIB, MAX_SERIAL};
 use flashfork_proto::shell::BootDisk;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
-use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::{fs::File, ops::Range, os::unix::fs::FileExt, path::PathBuf, sync::Arc};
 
 /// Bytes of a sector.
 pub const SECTOR: u64 = 512;
@@ -97,7 +93,9 @@ pub enum Fault {
     #[error("cannot read the disk image: {0}")]
     Image(io::Error),
     /// The VM has written as much as it may.
-    #[error("the disk is full: the VM has written all it may ({0} MiB); make the template with a greater --disk-limit")]
+    #[error(
+        "the disk is full: the VM has written all it may ({0} MiB); more takes a greater --disk-limit where the disk is given"
+    )]
     Full(u64),
 }
 

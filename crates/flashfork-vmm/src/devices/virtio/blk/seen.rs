@@ -3,10 +3,12 @@
 use super::DiskError;
 use rustix::fs::{FileType, Stat, fstat};
 use serde::{Deserialize, Serialize};
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
-/// An image as it was when it was first used. Changes of a block device can't be noticed.
+/// An image as it was when it was first used. Changes of a block device can't be noticed, nor, in
+/// a tmpfs, those through a mapping that was written to before.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Seen {
     path: PathBuf,
@@ -29,12 +31,23 @@ fn stamp(stat: &Stat) -> Option<Stamp> {
     ])
 }
 
+/// Has the file written out: while a page is dirty, who has mapped it writes on without the file's times being set.
+fn clean(image: impl AsFd) -> Result<(), DiskError> {
+    let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: a call on numbers, which changes no file's content.
+    if unsafe { libc::sync_file_range(image.as_fd().as_raw_fd(), 0, 0, all) } < 0 {
+        return Err(DiskError::Image(io::Error::last_os_error()));
+    }
+    Ok(())
+}
+
 impl Seen {
     /// The image that was opened at `path`.
     ///
     /// # Errors
     /// [`DiskError::Image`].
     pub fn now(path: &Path, image: impl AsFd) -> Result<Self, DiskError> {
+        clean(&image)?;
         let stat = fstat(image).map_err(|e| DiskError::Image(e.into()))?;
         Ok(Self { path: path.to_owned(), stamp: stamp(&stat) })
     }

@@ -7,10 +7,8 @@ use crate::devices::virtio::driver::{BUFFERS, Driver};
 use crate::events::{self, Event};
 use crate::memory::{Layered, Watch, delta};
 use flashfork_proto::shell::BootDisk;
-use std::fs::File;
-use std::io::Write;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::{fs::File, io::Write, time::Duration};
 
 const IN: u32 = 0;
 const OUT: u32 = 1;

@@ -4,16 +4,14 @@
 use super::blk::{image, slot};
 use crate::devices::virtio::blk::{Blk, Disk, Image};
 use crate::devices::virtio::driver::{BUFFERS, MEMORY, memory};
-use crate::devices::virtio::registers as reg;
 use crate::devices::virtio::vsock::{Connector, Vsock};
 use crate::devices::virtio::{Rng, Transport, VirtioDevice, VirtioState, Window};
 use crate::fuzz::{Input, fuzz};
-use crate::memory::GuestMemory;
+use crate::{devices::virtio::registers as reg, memory::GuestMemory};
 use event_manager::{EventManager, SubscriberOps};
-use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::{fs::File, os::unix::net::UnixStream};
 use vm_memory::{Bytes, GuestAddress};
 
 /// The guest's vsock context id.

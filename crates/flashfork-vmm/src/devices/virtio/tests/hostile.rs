@@ -144,13 +144,12 @@ fn an_available_index_that_runs_ahead_is_not_followed() {
     }
 }
 
-/// Its queue is never empty, for `PATIENCE`: each chain it answers is there again.
-struct Endless(Arc<AtomicU64>, Instant);
+/// What a device of one queue does when it is notified.
+trait Look: Send {
+    fn look(&mut self, queues: &mut Queues<'_>) -> Result<(), Broken>;
+}
 
-/// How long an endless queue lasts at most, so that a test that fails ends.
-const PATIENCE: Duration = Duration::from_secs(240);
-
-impl VirtioDevice for Endless {
+impl<T: Look> VirtioDevice for T {
     fn kind(&self) -> u32 {
         4
     }
@@ -159,19 +158,31 @@ impl VirtioDevice for Endless {
         &[16]
     }
 
-    fn notified(&mut self, index: usize, queues: &mut Queues<'_>, _: &mut EventOps<'_>) -> Result<(), Broken> {
-        while let Some(chain) = queues.pop(index) {
-            queues.push(index, chain.head_index(), 0)?;
+    fn notified(&mut self, _: usize, queues: &mut Queues<'_>, _: &mut EventOps<'_>) -> Result<(), Broken> {
+        self.look(queues)
+    }
+
+    fn reset(&mut self) {}
+}
+
+/// Its queue is never empty, for `PATIENCE`: each chain it answers is there again.
+struct Endless(Arc<AtomicU64>, Instant);
+
+/// How long an endless queue lasts at most, so that a test that fails ends.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+impl Look for Endless {
+    fn look(&mut self, queues: &mut Queues<'_>) -> Result<(), Broken> {
+        while let Some(chain) = queues.pop(0) {
+            queues.push(0, chain.head_index(), 0)?;
             self.0.fetch_add(1, Ordering::Relaxed);
             if self.1.elapsed() < PATIENCE {
-                let more = queues.queues[index].next_avail().wrapping_add(1);
+                let more = queues.queues[0].next_avail().wrapping_add(1);
                 queues.memory.write_obj(more, GuestAddress(0x4000 + 2)).unwrap();
             }
         }
         Ok(())
     }
-
-    fn reset(&mut self) {}
 }
 
 #[test]
@@ -207,25 +218,15 @@ fn a_queue_that_is_never_empty_does_not_keep_a_pause_waiting() {
 /// Is at its first request until it is told to go on.
 struct Slow(mpsc::Sender<()>, mpsc::Receiver<()>);
 
-impl VirtioDevice for Slow {
-    fn kind(&self) -> u32 {
-        4
-    }
-
-    fn queue_sizes(&self) -> &[u16] {
-        &[16]
-    }
-
-    fn notified(&mut self, index: usize, queues: &mut Queues<'_>, _: &mut EventOps<'_>) -> Result<(), Broken> {
-        while let Some(chain) = queues.pop(index) {
+impl Look for Slow {
+    fn look(&mut self, queues: &mut Queues<'_>) -> Result<(), Broken> {
+        while let Some(chain) = queues.pop(0) {
             self.0.send(()).unwrap();
             self.1.recv().unwrap();
-            queues.push(index, chain.head_index(), 0)?;
+            queues.push(0, chain.head_index(), 0)?;
         }
         Ok(())
     }
-
-    fn reset(&mut self) {}
 }
 
 #[test]
@@ -346,4 +347,28 @@ proptest! {
         drop(host);
         lives(&mut guest.driver);
     }
+}
+
+/// If this is so, a chain comes just behind its next look.
+struct Late(bool);
+
+impl Look for Late {
+    fn look(&mut self, queues: &mut Queues<'_>) -> Result<(), Broken> {
+        while let Some(chain) = queues.pop(0) {
+            queues.push(0, chain.head_index(), 0)?;
+        }
+        if std::mem::take(&mut self.0) {
+            queues.memory.write_obj(1_u16, GuestAddress(0x4000 + 2)).unwrap();
+        }
+        Ok(())
+    }
+}
+
+/// It was taken for one that the device had refused.
+#[test]
+fn a_chain_that_comes_just_behind_a_look_is_served() {
+    let mut driver = Driver::start(Box::new(Late(true)), true);
+    descriptor(&driver.memory, driver.ring(0), 0, (BUFFERS, 16, 0, 0));
+    driver.transport().kick(0);
+    assert!(driver.used(0).is_some());
 }

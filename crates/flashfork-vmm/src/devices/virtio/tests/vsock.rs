@@ -3,9 +3,7 @@
 use crate::devices::virtio::driver::{BUFFERS, Driver};
 use crate::devices::virtio::vsock::{Connector, Vsock};
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::{net::Shutdown, os::unix::net::UnixStream, time::Duration};
 
 const REQUEST: u16 = 1;
 const RESPONSE: u16 = 2;
@@ -31,7 +29,6 @@ pub(super) struct Guest {
     next: u64,
 }
 
-/// A packet to the guest.
 #[derive(Debug, PartialEq, Eq)]
 struct Packet {
     host_port: u32,
@@ -55,6 +52,17 @@ impl Guest {
         guest.give_buffers(64);
         guest.give_event_buffers();
         guest
+    }
+
+    /// A clone of this guest, which is paused.
+    fn cloned(&self) -> Self {
+        self.driver.settle();
+        self.driver.transport().pause();
+        let state = self.driver.transport().save();
+        let connector = Connector::new().unwrap();
+        connector.set_cid(CID);
+        let driver = self.driver.restored(Box::new(Vsock::new(connector.clone())), &state);
+        Self { driver, connector, next: self.next }
     }
 
     fn give_buffers(&mut self, count: u64) {
@@ -310,13 +318,7 @@ fn packets_wait_for_buffers_and_nothing_is_lost_or_spins() {
 #[test]
 fn event_buffers_that_come_back_one_by_one_say_that_the_guest_has_forgotten() {
     let parent = Guest::start();
-    parent.driver.settle();
-    parent.driver.transport().pause();
-    let state = parent.driver.transport().save();
-    let connector = Connector::new().unwrap();
-    connector.set_cid(CID);
-    let driver = parent.driver.restored(Box::new(Vsock::new(connector.clone())), &state);
-    let mut clone = Guest { driver, connector, next: parent.next };
+    let mut clone = parent.cloned();
     let _host = clone.call();
     clone.driver.transport().resume();
     for _ in 0..8 {
@@ -335,14 +337,7 @@ fn event_buffers_that_come_back_one_by_one_say_that_the_guest_has_forgotten() {
 fn after_a_restore_connections_are_dead_and_new_ones_wait_until_the_guest_has_forgotten_the_old() {
     let mut parent = Guest::start();
     let (mut old, old_port) = parent.connect();
-    parent.driver.settle();
-    parent.driver.transport().pause();
-    let state = parent.driver.transport().save();
-
-    let connector = Connector::new().unwrap();
-    connector.set_cid(CID);
-    let driver = parent.driver.restored(Box::new(Vsock::new(connector.clone())), &state);
-    let mut clone = Guest { driver, connector, next: parent.next };
+    let mut clone = parent.cloned();
     let mut host = clone.call();
     clone.driver.transport().resume();
     for _ in 0..8 {
@@ -367,6 +362,20 @@ fn after_a_restore_connections_are_dead_and_new_ones_wait_until_the_guest_has_fo
     parent.driver.transport().resume();
     parent.send(old_port, RW, b"here");
     assert_eq!(read(&mut old, 4), b"here");
+}
+
+#[test]
+fn a_stream_after_a_restore_has_no_port_of_the_life_before() {
+    let mut parent = Guest::start();
+    let (_old, old_port) = parent.connect();
+    let mut clone = parent.cloned();
+    let _host = clone.call();
+    clone.driver.transport().resume();
+    for _ in 0..8 {
+        assert!(clone.driver.used(EVENT).is_some());
+    }
+    clone.give_event_buffers();
+    assert_ne!(clone.expect(REQUEST).host_port, old_port);
 }
 
 #[test]

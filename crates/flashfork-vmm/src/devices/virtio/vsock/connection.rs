@@ -3,8 +3,7 @@
 use super::header::Header;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
-use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::{collections::VecDeque, os::fd::OwnedFd};
 use vmm_sys_util::epoll::EventSet;
 
 /// Bytes the guest may send ahead of what the host's socket takes.

@@ -1,9 +1,7 @@
 //! Connections: how they begin and end, and what of their streams is waited for.
 
 use super::connection::{Connection, Gone};
-use super::device::Vsock;
-use super::gate::Gate;
-use super::wire::op;
+use super::{device::Vsock, gate::Gate, wire::op};
 use event_manager::{EventOps, Events};
 use rustix::net::{Shutdown, shutdown};
 use std::os::fd::AsRawFd;

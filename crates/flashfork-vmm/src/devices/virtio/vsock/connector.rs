@@ -1,10 +1,9 @@
 //! The way into the device from outside: its context id, and streams to connect.
 
 use crate::devices::lock;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::{io, os::fd::OwnedFd};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 /// A VM that was not told another has this context id: the first that isn't reserved.
@@ -55,7 +54,6 @@ impl Connector {
         &self.0.wake
     }
 
-    /// What waits.
     pub(super) fn take(&self) -> Vec<(OwnedFd, u32)> {
         std::mem::take(&mut lock(&self.0.waiting))
     }

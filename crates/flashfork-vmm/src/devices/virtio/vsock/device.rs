@@ -1,12 +1,9 @@
 //! The device: what it is to its transport, and what is done in which order.
 
 use super::super::device::{Broken, OWN_EVENTS, Queues, VirtioDevice};
-use super::connection::Connection;
 use super::connections::{FIRST_PORT, register, unregister};
-use super::connector::Connector;
-use super::gate::Gate;
-use super::header::Header;
 use super::wire::{MAX_DATA, RX, op};
+use super::{connection::Connection, connector::Connector, gate::Gate, header::Header};
 use event_manager::{EventOps, Events};
 use std::collections::{BTreeMap, VecDeque};
 use virtio_bindings::virtio_ids::VIRTIO_ID_VSOCK;
@@ -129,10 +126,15 @@ impl VirtioDevice for Vsock {
         self.gate = Gate::Open;
     }
 
+    /// The next port: a guest that has not closed its end of an old connection yet answers a new one from the same port
+    /// by a reset.
+    fn save(&self) -> Vec<u8> {
+        self.next_port.to_le_bytes().into()
+    }
+
     fn restore(&mut self, state: &[u8]) -> Result<bool, String> {
-        if !state.is_empty() {
-            return Err("state for a device that has none".into());
-        }
+        let port = state.try_into().map(u32::from_le_bytes).ok().filter(|port| (FIRST_PORT..u32::MAX).contains(port));
+        self.next_port = port.ok_or("state that names no port")?;
         self.forget();
         self.connector.take();
         self.gate = Gate::Closed;

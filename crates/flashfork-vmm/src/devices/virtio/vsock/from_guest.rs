@@ -1,10 +1,9 @@
 //! Packets from the guest.
 
 use super::super::device::{Broken, Queues};
-use super::connection::Gone;
-use super::device::Vsock;
 use super::header::{Bytes, Header};
 use super::wire::{HOST_CID, MAX_DATA, SHUTDOWN_RECEIVE, SHUTDOWN_SEND, STREAM, TX, op};
+use super::{connection::Gone, device::Vsock};
 use std::io::Read;
 use virtio_queue::QueueT;
 

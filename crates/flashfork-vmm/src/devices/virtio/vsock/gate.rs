@@ -3,8 +3,7 @@
 use super::super::device::{Broken, Queues};
 use super::device::Vsock;
 use super::wire::{EVENT, TRANSPORT_RESET};
-use std::io::Write;
-use std::sync::atomic::Ordering;
+use std::{io::Write, sync::atomic::Ordering};
 use virtio_queue::QueueT;
 
 /// Whether packets go to the guest.

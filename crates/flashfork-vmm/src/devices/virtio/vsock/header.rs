@@ -17,7 +17,6 @@ pub(super) struct Header {
     pub fwd_cnt: u32,
 }
 
-/// Its bytes.
 pub(super) type Bytes = [u8; PKT_HEADER_SIZE];
 
 impl Header {

@@ -2,12 +2,10 @@
 
 use super::super::device::{Broken, Queues};
 use super::connection::{Gone, Received};
-use super::device::Vsock;
-use super::gate::Gate;
 use super::header::{Bytes, Header};
 use super::wire::{HOST_CID, MAX_DATA, RX, SHUTDOWN_RECEIVE, SHUTDOWN_SEND, STREAM, op};
-use std::io::Write;
-use std::sync::atomic::Ordering;
+use super::{device::Vsock, gate::Gate};
+use std::{io::Write, sync::atomic::Ordering};
 use virtio_queue::QueueT;
 use vmm_sys_util::epoll::EventSet;
 

@@ -1,15 +1,12 @@
 //! Numbers of the protocol (virtio 1.2, 5.10).
 
-/// Queue of packets to the guest.
 pub(super) const RX: usize = 0;
-/// Queue of packets from the guest.
 pub(super) const TX: usize = 1;
 /// Queue of events to the guest.
 pub(super) const EVENT: usize = 2;
 
 /// Context id of the host.
 pub(super) const HOST_CID: u64 = 2;
-/// Type: stream.
 pub(super) const STREAM: u16 = 1;
 
 /// Greatest length of a packet's data (Linux: VIRTIO_VSOCK_MAX_PKT_BUF_SIZE).

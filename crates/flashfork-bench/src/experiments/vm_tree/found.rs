@@ -1,0 +1,53 @@
+//! The records of `bench vm-tree`: what tells them apart, and how they are found again.
+
+use serde_json::json;
+
+use super::EXPERIMENT;
+use flashfork_measure::{Document, Record, Row, Visit};
+
+/// How the machines of applications come about, as records name it: clones of one template with kernel and database, of
+/// a template for each, from nothing.
+pub(super) const WAYS: [&str; 3] = ["tree", "separate templates", BOOTS];
+pub(super) const BOOTS: &str = "separate boots";
+
+/// What a node of the tree is. The last is all of a way.
+pub(super) const NODES: [&str; 4] = [KERNEL, DATABASE, APPLICATION, ALL];
+pub(super) const KERNEL: &str = "kernel";
+pub(super) const DATABASE: &str = "database";
+pub(super) const APPLICATION: &str = "application";
+pub(super) const ALL: &str = "all";
+
+/// From the request until a node was ready: to be cloned, or its application had its answer.
+pub(super) const START: &str = "start";
+/// Bytes that it has for itself.
+pub(super) const OWN: &str = "own memory";
+/// Bytes that it shares with its ancestors.
+pub(super) const SHARED: &str = "shared memory";
+/// Bytes that its process maps, shared ones in proportion (PSS).
+pub(super) const MAPPED: &str = "mapped memory";
+
+/// A node, and what is found of it.
+pub(super) type Measure = (&'static str, &'static str);
+
+#[derive(Default)]
+pub(super) struct Found(pub Visit<Measure>);
+
+impl Found {
+    /// One sample more.
+    pub(super) fn add(&mut self, node: &'static str, what: &'static str, sample: f64) {
+        match self.0.iter_mut().find(|(measure, _)| *measure == (node, what)) {
+            Some((_, samples)) => samples.push(sample),
+            None => self.0.push(((node, what), vec![sample])),
+        }
+    }
+}
+
+/// `counted`: how the memory of [`ALL`] was.
+pub(super) fn row(way: &str, (node, what): Measure, counted: &str) -> Row {
+    let unit = if what == START { "us" } else { "bytes" };
+    Row::of(way, unit, json!({ "node": node, "measure": what })).beside(json!({ "counted": counted }))
+}
+
+pub(super) fn find<'a>(document: &'a Document, way: &str, (node, what): Measure) -> Option<&'a Record> {
+    document.find(EXPERIMENT, way, &[("node", json!(node)), ("measure", json!(what))])
+}

@@ -1,0 +1,52 @@
+//! The table of `bench vm-tree`.
+
+use super::found::{BOOTS, MAPPED, NODES, OWN, SHARED, START, WAYS, find};
+use flashfork_measure::{Document, page, ratio_of_medians, shown, titled};
+use flashfork_terminal::{
+    size::show,
+    table::{time, time_range},
+};
+
+const TITLE: &str =
+    "Three applications over a database over a kernel (HyperFork, 5.2). From the request until a template could be cloned,
+or an application had its answer from the database; and memory, with kernel's and KVM's share, when all are alive:
+a node's own, and what it shares with those above it. \"all\": everything, from the first request on.";
+
+pub(super) fn render_all(document: &Document) -> String {
+    let row = |way, node| {
+        let start = find(document, way, (node, START))?;
+        let boots = find(document, BOOTS, (node, START));
+        let ratio = boots.and_then(|boots| ratio_of_medians(&start.rounds(), &boots.rounds()));
+        let names = [way, node].map(str::to_owned);
+        let times = [time(start.p50), time_range(start.min, start.max), shown(ratio)];
+        let bytes = [OWN, SHARED, MAPPED]
+            .map(|what| shown(find(document, way, (node, what)).map(|record| show(record.p50.max(0.0) as u64))));
+        Some(names.into_iter().chain(times).chain(bytes).chain([start.n.to_string()]).collect())
+    };
+    let rows: Vec<Vec<String>> = WAYS.iter().flat_map(|way| NODES.map(|node| row(way, node))).flatten().collect();
+    let headers = ["way", "node", "start", "least–most", "÷ boots", "own", "shared", "mapped (PSS)", "n"];
+    page(document, [titled(TITLE, &headers, &rows, 2)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::EXPERIMENT;
+    use super::super::found::{APPLICATION, row};
+    use super::*;
+
+    #[test]
+    fn nodes_stand_beside_boots_of_the_same_kind() {
+        let of = |(way, seconds)| {
+            [(START, 1e6), (OWN, 1048576.0)].map(|(what, unit)| {
+                let row = row(way, (APPLICATION, what), "their memory cgroup");
+                row.record(EXPERIMENT, vec![seconds * unit; 6]).unwrap()
+            })
+        };
+        let records = [(WAYS[0], 1.0), (BOOTS, 8.0)].into_iter().flat_map(of).collect();
+        let shown = render_all(&Document::here(records).unwrap());
+        for wanted in ["tree", "separate boots", "8.00 s", "0.12 ×", "8.0 MB"] {
+            assert!(shown.contains(wanted), "{wanted}: {shown}");
+        }
+        assert!(!shown.contains("separate templates"), "{shown}");
+    }
+}

@@ -1,0 +1,42 @@
+//! What stands in the cells of tables.
+
+use std::fmt::Display;
+
+use flashfork_terminal::table::{self, time, time_range};
+
+use crate::record::Record;
+use crate::stats::{Summary, quantile_of};
+
+/// A table below its title; nothing without rows. See [`table::render`].
+pub fn titled(title: &str, headers: &[&str], rows: &[Vec<String>], text_columns: usize) -> String {
+    if rows.is_empty() { String::new() } else { format!("{title}\n{}", table::render(headers, rows, text_columns)) }
+}
+
+/// What there is, or nothing.
+pub fn shown(found: Option<impl Display>) -> String {
+    found.map_or(String::new(), |found| found.to_string())
+}
+
+/// The median of times.
+pub fn median_time(record: Option<&Record>) -> String {
+    shown(record.map(|record| time(record.p50)))
+}
+
+/// Where the middle 80 % of times lie.
+pub fn spread(record: Option<&Record>) -> String {
+    shown(record.and_then(|record| Summary::of(&record.samples)).map(|summary| time_range(summary.p10, summary.p90)))
+}
+
+/// The same by rounds: [`quantile_of`].
+pub fn spread_of_rounds(record: Option<&Record>) -> String {
+    let ends = record.and_then(|record| {
+        let at = |q| quantile_of(&record.rounds(), q).map(|found| found.value);
+        Some((at(0.1)?, at(0.9)?))
+    });
+    shown(ends.map(|(low, high)| time_range(low, high)))
+}
+
+/// Whether a promise is kept that a table tells of.
+pub fn met(is: bool) -> &'static str {
+    if is { "met" } else { "missed" }
+}
