@@ -161,7 +161,7 @@ fn until_its_end(mut client: UnixStream, agent: &Path) {
 fn clone() -> Value {
     json!({
         "name": "clone", "template": "t", "generation": "0", "state": "ready", "pid": 1, "cid": 3,
-        "claim": ClaimTimes::default(), "first_exit_ns": 1,
+        "claim": ClaimTimes::default(), "first_exit_ns": 1, "made_ns": 1,
     })
 }
 
