@@ -96,9 +96,10 @@ fn exit_codes_are_passed_on() {
     run().args(["--", "sh", "-c", "exit 7"]).assert().code(7);
     run().args(["--", "sh", "-c", "kill -9 $$"]).assert().interrupted();
     // What a shell goes by, which would not end a loop for a command that ends with 130.
-    let mut shell = Command::new("sh");
+    let mut shell = Command::new("env");
     let script = "\"$0\" run -- sh -c 'kill -INT $$'; echo $?";
-    shell.args(["-c", script]).arg(exe()).env_remove("LD_PRELOAD").assert().stdout("130\n");
+    // What runs in the background of a script ignores SIGINT.
+    shell.args(["--default-signal=INT", "sh", "-c", script]).arg(exe()).env_remove("LD_PRELOAD").assert().stdout("130\n");
     run().args(["--", "/nonexistent/program"]).assert().code(127).stderr(contains("/nonexistent/program"));
     run().args(["--", "no-such-program"]).assert().code(127).stderr(contains("not found in PATH"));
     run().args(["--", "/etc/passwd"]).assert().code(126).stderr(contains("Permission denied"));
