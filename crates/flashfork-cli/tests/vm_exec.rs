@@ -105,17 +105,9 @@ fn without_a_terminal_signals_reach_the_command_and_its_end_is_ours() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
-        let mut stdout = child.stdout.take().unwrap();
-        while said.lines().count() < 2 {
-            let mut bytes = [0; 100];
-            let count = stdout.read(&mut bytes).unwrap();
-            assert!(count > 0, "{said:?}");
-            said += &String::from_utf8_lossy(&bytes[..count]);
-        }
-        let (first, pid) = said.trim().split_once('\n').unwrap();
-        assert_eq!(first, "not a tty");
-        let pid = Pid::from_raw(pid.parse().unwrap());
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(lines.next().unwrap(), "not a tty");
+        let pid = Pid::from_raw(lines.next().unwrap().parse().unwrap());
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         assert_eq!(end(&mut child).code(), Some(status));
         eventually(|| kill(pid, None).is_err());

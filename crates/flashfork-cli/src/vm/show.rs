@@ -1,6 +1,6 @@
 //! Answers as text.
 
-use flashfork_proto::api::{Clone, CloneState, Forked, Host, HostKvm, Stats, Template};
+use flashfork_proto::api::{Clone, CloneState, Forked, Host, HostKvm, PoolStats, Stats, Template};
 
 pub fn templates(templates: &[Template]) -> String {
     let mut lines = vec![format!("{:20} {:32} {:>8} {:>8} {:>10}", "TEMPLATE", "SHAPE", "ALIVE", "MADE", "RESIDENT")];
@@ -64,11 +64,8 @@ pub fn stats(stats: &Stats) -> String {
     let [templates, clones, shells] = [stats.template_bytes, stats.clone_bytes, stats.shell_bytes].map(mebibytes);
     lines.push(format!("memory: {templates} of templates, {clones} that clones add, {shells} of shells that wait"));
     lines.extend(stats.pools.iter().map(|pool| {
-        let (ready, primed, preparing, misses) = (pool.ready, pool.primed, pool.preparing, pool.misses);
-        format!(
-            "{}: {ready} shells ready, {primed} primed, {preparing} being prepared, {misses} claims had to wait",
-            pool.shape
-        )
+        let PoolStats { shape, ready, primed, preparing, misses } = pool;
+        format!("{shape}: {ready} shells ready, {primed} primed, {preparing} being prepared, {misses} claims had to wait")
     }));
     lines.join("\n")
 }

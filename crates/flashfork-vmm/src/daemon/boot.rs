@@ -300,13 +300,13 @@ mod tests {
 
     #[test]
     fn a_shell_that_says_that_its_guest_s_disk_is_another_makes_no_template() {
-        if machine(asked()).is_none() {
+        if machine(asked(), 1 << 20).is_none() {
             return eprintln!("skipped: no /dev/kvm");
         }
         let request = serde_json::json!({ "name": "t", "shape": SHAPE, "disk": "/image" });
         let request = serde_json::from_value(request).unwrap();
         for (disk, taken) in others().into_iter().map(|disk| (disk, false)).chain([(asked(), true)]) {
-            let (made, image) = machine(disk).unwrap();
+            let (made, image) = machine(disk, 1 << 20).unwrap();
             let overlay = made.disks[0].overlay.files();
             let files = made.ram.files().iter().chain(overlay).map(|file| file.try_clone().unwrap()).collect();
             let state = made.state.encode().unwrap();

@@ -9,9 +9,10 @@ use crate::machine::Machine;
 use crate::template::Quota;
 use flashfork_proto::agent::Request;
 use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::shell::{BootDisk, FromShell, ToShell};
+use flashfork_proto::shell::{BootDisk, Channel, FromShell, ToShell};
 use kvm_ioctls::Kvm;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Weak;
 
@@ -32,11 +33,11 @@ pub(in super::super) fn others() -> [BootDisk; 3] {
     ]
 }
 
-/// A machine with such a disk, whose image has 1 MB, and the image.
-pub(in super::super) fn frozen(disk: BootDisk) -> Option<(Frozen, std::fs::File)> {
+/// A machine with such a disk, and its image.
+pub(in super::super) fn frozen(disk: BootDisk, length: u64) -> Option<(Frozen, std::fs::File)> {
     let kvm = Kvm::new().ok()?;
     let file = tempfile::tempfile().unwrap();
-    file.set_len(1 << 20).unwrap();
+    file.set_len(length).unwrap();
     let again = file.try_clone().unwrap();
     let image = Image { file, read_only: disk.read_only, serial: disk.serial, limit: disk.limit };
     let (mut machine, vcpu0) = Machine::prepare(&kvm, SHAPE, Box::new(std::io::sink())).unwrap();
@@ -45,20 +46,31 @@ pub(in super::super) fn frozen(disk: BootDisk) -> Option<(Frozen, std::fs::File)
     Some((machine.freeze(false).unwrap(), again))
 }
 
+fn entry(origin: Frozen) -> Arc<Entry> {
+    let template = Template { frozen: origin, quota: Arc::new(Quota::new(0, None)), created_s: 0 };
+    Arc::new(Entry::forked(template, "t-0").unwrap())
+}
+
+/// Plays a shell until it is asked for its guest's state; gives where it copies to.
+fn copied(shell: &Channel) -> Vec<OwnedFd> {
+    let (message, deltas) = shell.receive::<ToShell>().unwrap();
+    assert_eq!(message, ToShell::Copy);
+    shell.send(&FromShell::Copied, &[]).unwrap();
+    assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch { at_signal: false });
+    deltas
+}
+
 #[test]
 fn a_shell_that_says_that_its_guest_s_disk_is_another_makes_no_template() {
-    let Some((origin, _)) = frozen(asked()) else { return eprintln!("skipped: no /dev/kvm") };
+    let Some((origin, _)) = frozen(asked(), 1 << 20) else { return eprintln!("skipped: no /dev/kvm") };
     let same = origin.state.encode().unwrap();
-    let template = Template { frozen: origin, quota: Arc::new(Quota::new(0, None)), created_s: 0 };
-    let entry = Arc::new(Entry::forked(template, "t-0").unwrap());
-    let others = others().map(|disk| frozen(disk).unwrap().0.state.encode().unwrap());
+    let entry = entry(origin);
+    let others = others().map(|disk| frozen(disk, 1 << 20).unwrap().0.state.encode().unwrap());
     for (state, taken) in others.into_iter().map(|state| (state, false)).chain([(same, true)]) {
         let (clone, shell) = running(Arc::downgrade(&entry));
         let made = thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Copy);
-                shell.send(&FromShell::Copied, &[]).unwrap();
-                assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch { at_signal: false });
+                copied(&shell);
                 shell.send(&FromShell::Branched { state, pause: Pause::default() }, &[]).unwrap();
             });
             branch(&clone, &entry, How::Now)
@@ -102,28 +114,16 @@ fn whoever_waits_for_an_agent_ends_with_the_fork() {
 /// a shell copied after it had said that it was done was not looked at.
 #[test]
 fn a_shell_that_says_or_does_that_it_copies_more_than_its_guest_may_write_ends() {
-    let Ok(kvm) = Kvm::new() else { return eprintln!("skipped: no /dev/kvm") };
-    let file = tempfile::tempfile().unwrap();
-    file.set_len(64 << 30).unwrap();
-    let disk = asked();
-    let image = Image { file, read_only: disk.read_only, serial: disk.serial, limit: disk.limit };
-    let (mut machine, vcpu0) = Machine::prepare(&kvm, SHAPE, Box::new(std::io::sink())).unwrap();
-    machine.spawn(vcpu0).unwrap();
-    machine.boot(&Source::Tiny(vec![0xf4]), Some(image)).unwrap();
-    let origin = machine.freeze(false).unwrap();
+    let Some((origin, _)) = frozen(asked(), 64 << 30) else { return eprintln!("skipped: no /dev/kvm") };
     let same = origin.state.encode().unwrap();
-    let template = Template { frozen: origin, quota: Arc::new(Quota::new(0, None)), created_s: 0 };
-    let entry = Arc::new(Entry::forked(template, "t-0").unwrap());
+    let entry = entry(origin);
     let bytes = entry.template.frozen.disks[0].overlay.length();
     for says in [true, false] {
         let (clone, shell) = running(Arc::downgrade(&entry));
         let made = thread::scope(|scope| {
             let (shell, clone, same) = (&shell, &clone, same.clone());
             scope.spawn(move || {
-                let (message, deltas) = shell.receive::<ToShell>().unwrap();
-                assert_eq!(message, ToShell::Copy);
-                shell.send(&FromShell::Copied, &[]).unwrap();
-                assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch { at_signal: false });
+                let deltas = copied(shell);
                 if says {
                     // Every second page, by its bits.
                     rustix::io::pwrite(&deltas[1], &vec![0x55; 1 << 20], bytes).unwrap();
