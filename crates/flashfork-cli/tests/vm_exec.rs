@@ -192,6 +192,15 @@ fn a_run_takes_its_clone_away_whatever_ends_it() {
 }
 
 #[test]
+fn a_run_whose_daemon_dies_has_the_next_one_remove_its_clone_and_no_namesake() {
+    for (template, is_removed) in [("dies", true), ("old", false)] {
+        let guest = Guest::start();
+        assert_eq!(guest.run(template, &["true"]).output().unwrap().status.code(), Some(0));
+        assert_eq!(guest.was_asked("DELETE /v1/clones/clone"), is_removed);
+    }
+}
+
+#[test]
 fn the_first_run_waits_for_who_makes_its_template_and_makes_it_when_that_one_gives_up() {
     let guest = Guest::start();
     let output = guest.run("default", &["echo", "x"]).output().unwrap();

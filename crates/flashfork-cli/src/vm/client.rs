@@ -71,14 +71,19 @@ impl Client {
 
     /// Who answers, of whatever version, if it is a daemon.
     pub fn daemon(&self) -> Result<api::Daemon, CliError> {
-        let mut stream = self.send("GET", "/v1", CLOSE, &[])?;
-        let head = self.head(&mut stream)?;
-        let body = self.body(&mut stream, &head)?;
-        serde_json::from_slice(&body).map_err(|_| self.no_daemon())
+        serde_json::from_slice(&self.ask("GET", "/v1", &[])?.1).map_err(|_| self.no_daemon())
     }
 
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         self.decode(&self.request("GET", path, &[])?)
+    }
+
+    /// What the daemon answers of what may be gone.
+    pub fn if_there(&self, method: &str, path: &str) -> Result<Option<Vec<u8>>, CliError> {
+        match self.ask(method, path, &[])? {
+            (404, _) => Ok(None),
+            (status, body) => done(status, body).map(Some),
+        }
     }
 
     pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CliError> {

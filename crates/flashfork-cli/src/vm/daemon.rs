@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A daemon listens within milliseconds of its start.
-const START: Duration = Duration::from_secs(10);
+pub const START: Duration = Duration::from_secs(10);
 
 /// It ends as soon as it is told to.
 const STOP: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };

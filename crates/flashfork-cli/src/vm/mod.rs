@@ -34,7 +34,7 @@ use serde::Serialize;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const BOOTING: &str = "booting the guest; the first time its kernel is downloaded";
 
@@ -63,7 +63,7 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
         },
     };
     match &args.command {
-        VmCommand::Run(run) => return run_once(&client, run),
+        VmCommand::Run(run) => return run_once(&client, &socket, run),
         VmCommand::Template(command) => return template(&client, command, &print),
         VmCommand::Clone(clone) => {
             let request = CreateClones {
@@ -283,7 +283,7 @@ fn cp(client: &Client, copy: &Copy<'_>) -> Result<ExitCode, CliError> {
 }
 
 /// One clone, one command, and away with the clone.
-fn run_once(client: &Client, args: &RunArgs) -> Result<ExitCode, CliError> {
+fn run_once(client: &Client, socket: &Path, args: &RunArgs) -> Result<ExitCode, CliError> {
     // Of any other name the daemon says that there is no such template.
     if args.template == DEFAULT_TEMPLATE {
         default_template(client)?;
@@ -296,8 +296,29 @@ fn run_once(client: &Client, args: &RunArgs) -> Result<ExitCode, CliError> {
     let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", args.template), &request)?;
     let clone = clones.first().ok_or_else(|| CliError::Unable("the VM daemon made no clone".into()))?;
     let result = exec::exec(client, &clone.name, &args.command, args.terminal, Some(signals));
-    client.delete(&format!("/v1/clones/{}", clone.name))?;
+    if let Err(why) = away(socket, clone) {
+        let name = &clone.name;
+        return Err(CliError::Unable(format!("{name} may be left; `flashfork vm rm {name}` removes it: {why}")));
+    }
     result.inspect_err(output::end_if_closed)
+}
+
+/// Removes the clone. If its daemon has ended, the next one has it.
+fn away(socket: &Path, clone: &api::Clone) -> Result<(), CliError> {
+    let (start, path) = (Instant::now(), format!("/v1/clones/{}", clone.name));
+    let attempt = || {
+        // Where nobody has anything left it is gone, too.
+        let Some(client) = daemon::find(socket)? else { return Ok(()) };
+        let found = client.if_there("GET", &path)?.and_then(|found| serde_json::from_slice::<api::Clone>(&found).ok());
+        // Not one that was given its name since.
+        if found.is_some_and(|found| found.made_ns == clone.made_ns) { client.delete(&path) } else { Ok(()) }
+    };
+    loop {
+        match attempt() {
+            Err(_) if start.elapsed() < daemon::START => std::thread::sleep(AGAIN),
+            done => return done,
+        }
+    }
 }
 
 /// Makes the default template, or waits for who makes it, and takes over if that one gives up.

@@ -113,8 +113,11 @@ fn serve(mut client: UnixStream, agent: &Path, asked: &Mutex<Vec<String>>) {
     client.read_exact(&mut vec![0; length]).unwrap();
     let asked_for = head.split_once(" HTTP/1.1").unwrap().0;
     asked.lock().unwrap().push(asked_for.into());
+    let times = |line: &str| asked.lock().unwrap().iter().filter(|asked| *asked == line).count();
     let mut status = "200 OK";
     let answer = match asked_for {
+        // It is killed, and another takes its place.
+        _ if times("POST /v1/templates/dies/clones") == 1 && asked.lock().unwrap().len() == 4 => return,
         "POST /v1/clones/clone/agent" => return pass_on(client, agent),
         "POST /v1/clones/clone/console" => return until_its_end(client, agent),
         "GET /v1/clones/clone" => shown(agent),
@@ -122,7 +125,7 @@ fn serve(mut client: UnixStream, agent: &Path, asked: &Mutex<Vec<String>>) {
         "GET /v1" => json!({ "flashfork": env!("CARGO_PKG_VERSION"), "api": api::VERSION, "pid": std::process::id() }),
         "GET /v1/templates" => json!([]),
         // Somebody else makes it, and gives up.
-        "POST /v1/templates" if asked.lock().unwrap().iter().filter(|line| *line == asked_for).count() == 1 => {
+        "POST /v1/templates" if times(asked_for) == 1 => {
             status = "409 Conflict";
             json!({ "code": "exists", "message": "" })
         }
@@ -130,9 +133,11 @@ fn serve(mut client: UnixStream, agent: &Path, asked: &Mutex<Vec<String>>) {
         "POST /v1/templates/slow/clones" => {
             // Long enough for a signal before the clone is there.
             std::thread::sleep(Duration::from_millis(500));
-            json!([clone()])
+            json!([clone(1)])
         }
-        "POST /v1/templates/t/clones" | "POST /v1/templates/default/clones" => json!([clone()]),
+        // The one that is there is another of its name.
+        "POST /v1/templates/old/clones" => json!([clone(0)]),
+        made if made.starts_with("POST /v1/templates/") && made.ends_with("/clones") => json!([clone(1)]),
         "DELETE /v1/clones/clone" => json!(null),
         other => panic!("{other}"),
     }
@@ -142,7 +147,7 @@ fn serve(mut client: UnixStream, agent: &Path, asked: &Mutex<Vec<String>>) {
 
 /// The clone, which lives as long as its agent does.
 fn shown(agent: &Path) -> Value {
-    let mut shown = clone();
+    let mut shown = clone(1);
     if UnixStream::connect(agent).is_err() {
         shown["state"] = json!("ended");
         shown["ended"] = json!("the guest\u{1b} powered off");
@@ -158,10 +163,10 @@ fn until_its_end(mut client: UnixStream, agent: &Path) {
     }
 }
 
-fn clone() -> Value {
+fn clone(made_ns: u64) -> Value {
     json!({
         "name": "clone", "template": "t", "generation": "0", "state": "ready", "pid": 1, "cid": 3,
-        "claim": ClaimTimes::default(), "first_exit_ns": 1, "made_ns": 1,
+        "claim": ClaimTimes::default(), "first_exit_ns": 1, "made_ns": made_ns,
     })
 }
 
