@@ -251,7 +251,7 @@ pub struct ForkClone {
     /// As in [`CreateClones`].
     #[serde(default)]
     pub job: String,
-    /// As in [`CreateClones`]. Clones that were forked `now` are not waited for.
+    /// As in [`CreateClones`]. Clones that were forked `now` are ready at once, and not waited for.
     #[serde(default = "yes")]
     pub wait: bool,
     /// As in [`CreateClones`]; the clone that is forked doesn't get them.

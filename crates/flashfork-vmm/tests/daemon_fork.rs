@@ -87,7 +87,7 @@ fn a_fork_can_become_a_template_with_a_name() {
         &json!({ "now": true, "template": "warm" }),
         "a template warm already",
     );
-    let clones = daemon.clones_of("warm", 2);
+    let clones = daemon.clones("warm", &json!({ "count": 2 }));
     assert!(clones.iter().all(|clone| clone.template == "warm" && clone.forked_from.is_none()), "{clones:?}");
     daemon.refused("DELETE", "/v1/templates/warm", &Value::Null, "template warm has 2 clones");
     // Whole in its directory, without what it shares.

@@ -304,6 +304,13 @@ impl Running {
         }
     }
 
+    /// A guest that was frozen at no fork signal doesn't say that it is ready.
+    pub(super) fn ready_unless_it_says_so(self: &Arc<Self>, entry: &Entry) {
+        if !entry.template.frozen.state.forked {
+            self.hear(FromShell::Alive(self.generation()));
+        }
+    }
+
     /// Until the shell's end; what it says of it, if it says anything.
     fn listen(self: &Arc<Self>, channel: &Channel) -> Option<Ended> {
         loop {

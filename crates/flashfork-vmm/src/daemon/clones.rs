@@ -220,6 +220,7 @@ impl Daemon {
             past: None,
         };
         let clone = Running::start(claimed, born, pools, self.at_end(alive))?;
+        clone.ready_unless_it_says_so(entry);
         self.lock().clones.insert(name, clone.clone());
         Ok(clone)
     }
@@ -303,6 +304,7 @@ impl Daemon {
             number.use_first();
         }
         done?;
+        clone.ready_unless_it_says_so(&entry);
         self.clones_made.fetch_add(1, Ordering::Relaxed);
         self.retire(&entry)?;
         if was_ready {

@@ -67,6 +67,11 @@ impl Daemon {
         }
         let clone = self.running(name)?;
         let origin = clone.template()?;
+        if request.now && origin.template.frozen.state.forked && has_agent(&clone) {
+            return Err(DaemonError::Conflict(format!(
+                "clone {name} has an agent, which makes its clones others than it is: leave out --now"
+            )));
+        }
         let _reserved = request.template.as_deref().map(|name| self.reserve("template", name)).transpose()?;
         let template = request.template.as_deref().unwrap_or(clone.template_name());
         // Before the guest is copied and stands still: whatever can be refused.
@@ -99,6 +104,11 @@ impl Daemon {
         }
         Ok(api::Forked { pause, template: shown, clones: clones? })
     }
+}
+
+/// Whether an agent answers. Who never said that it is ready isn't asked: it may never answer.
+fn has_agent(clone: &Running) -> bool {
+    clone.show().ready_ns.is_some() && clone.connect(PORT).is_ok_and(|stream| Line::new(stream).greet().is_ok())
 }
 
 /// Where a clone is forked.

@@ -87,6 +87,20 @@ fn a_fork_of_a_large_disk_has_room_for_what_its_guest_may_write() {
     assert_eq!(room(1 << 40, u64::MAX), delta::length(1 << 40));
 }
 
+/// Its clones were "starting" for ever, with its names.
+#[test]
+fn a_guest_whose_agent_answers_is_not_forked_now() {
+    let (clone, shell) = running(Weak::new());
+    assert!(!has_agent(&clone));
+    shell.send(&FromShell::Alive([0; 16]), &[]).unwrap();
+    clone.wait_ready().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| agent::greet(&mut shell.receive::<ToShell>().unwrap().1.remove(0).into()));
+        assert!(has_agent(&clone));
+    });
+    clone.stop();
+}
+
 /// Threads and connections stayed as long as the clone did.
 #[test]
 fn whoever_waits_for_an_agent_ends_with_the_fork() {
