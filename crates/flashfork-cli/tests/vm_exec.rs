@@ -201,6 +201,13 @@ fn a_run_whose_daemon_dies_has_the_next_one_remove_its_clone_and_no_namesake() {
 }
 
 #[test]
+fn all_clones_can_be_removed() {
+    let guest = Guest::start();
+    assert!(guest.vm().args(["rm", "--all"]).status().unwrap().success());
+    assert!(guest.was_asked("DELETE /v1/clones/clone"));
+}
+
+#[test]
 fn the_first_run_waits_for_who_makes_its_template_and_makes_it_when_that_one_gives_up() {
     let guest = Guest::start();
     let output = guest.run("default", &["echo", "x"]).output().unwrap();

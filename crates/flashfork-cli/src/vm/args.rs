@@ -328,8 +328,11 @@ pub struct NameArg {
 #[derive(Args)]
 pub struct ClonesArg {
     /// Their names
-    #[arg(required = true, value_parser = name, add = ArgValueCandidates::new(candidates))]
+    #[arg(required_unless_present = "all", value_parser = name, add = ArgValueCandidates::new(candidates))]
     pub names: Vec<String>,
+    /// All clones, whoever made them; templates stay
+    #[arg(long, conflicts_with = "names")]
+    pub all: bool,
 }
 
 #[derive(Args)]

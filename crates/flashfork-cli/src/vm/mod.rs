@@ -103,6 +103,11 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
                 print.print(&clones, || show::clones(&clones))?;
             }
         }
+        VmCommand::Rm(args) if args.all => {
+            for clone in client.get::<Vec<api::Clone>>("/v1/clones")? {
+                client.if_there("DELETE", &format!("/v1/clones/{}", clone.name))?;
+            }
+        }
         VmCommand::Rm(args) => return Ok(remove("clones", &args.names, Some(&client))),
         VmCommand::Stats => {
             let stats: api::Stats = client.get("/v1/stats")?;
