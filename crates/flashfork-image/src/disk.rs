@@ -13,6 +13,9 @@ const FREE: u64 = 512 << 20;
 const BLOCK: u64 = 4096;
 const INODE: u64 = 256;
 
+/// What a file system takes that has nothing in it, beside its inodes.
+const EMPTY: u64 = 1 << 20;
+
 /// What is in a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Content {
@@ -38,8 +41,8 @@ pub fn from_dir(directory: &Path, image: &Path, size_mib: Option<u64>) -> Result
     measure(&directory, &mut content)?;
     let inodes = content.entries + content.entries / 8 + 4096;
     // A sixteenth for what the file system needs of its own.
-    let needed = content.bytes + content.bytes / 16 + inodes * INODE + FREE;
-    let size = size_mib.map_or(needed, |mib| mib << 20);
+    let needed = content.bytes + content.bytes / 16 + inodes * INODE + EMPTY;
+    let size = size_mib.map_or(needed + FREE, |mib| mib << 20);
 
     let parent = image.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
     let work = NamedTempFile::new_in(parent).map_err(ImageError::io("cannot create a file in", parent))?;

@@ -58,13 +58,13 @@ pub enum ImageError {
         reason: &'static str,
     },
     /// What an image is made of needs more than it was to have.
-    #[error("an image of {given} MiB has no room for what is in {}: about {needed} MiB are needed", directory.display())]
+    #[error("an image of {given} MiB has no room for what is in {}: {needed} MiB are enough", directory.display())]
     TooSmall {
         /// What it is made of.
         directory: PathBuf,
         /// MiB that were asked for.
         given: u64,
-        /// MiB that it would have by default.
+        /// MiB in which that has room.
         needed: u64,
     },
     /// There is something where an image was to be made.

@@ -348,7 +348,7 @@ fn default_template(client: &Client) -> Result<(), CliError> {
 }
 
 fn image(args: &FromDirArgs) -> Result<ExitCode, CliError> {
-    let size = args.size.map(|size| size.0 >> 20);
+    let size = args.size.map(|size| size.0.div_ceil(1 << 20));
     waiting("making the image", || flashfork_image::disk::from_dir(&args.directory, &args.image, size))
         .map_err(|e| CliError::Unable(e.to_string()))?;
     Ok(ExitCode::SUCCESS)

@@ -30,14 +30,18 @@ fn a_directory_is_in_its_image_and_the_image_is_sound() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error_and_leaves_nothing() {
+fn what_does_not_fit_is_an_error_that_says_what_is_enough_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
     fs::create_dir(&root).unwrap();
     fs::write(root.join("big"), vec![1; 16 << 20]).unwrap();
-    let error = from_dir(&root, &dir.path().join("image"), Some(8)).unwrap_err();
-    assert!(matches!(error, ImageError::TooSmall { given: 8, .. }), "{error}");
-    assert_eq!(dir.path().read_dir().unwrap().count(), 1);
+    for (number, given) in [8, 1].into_iter().enumerate() {
+        let error = from_dir(&root, &dir.path().join("image"), Some(given)).unwrap_err();
+        assert_eq!(dir.path().read_dir().unwrap().count(), 1 + number);
+        let ImageError::TooSmall { needed: needed @ ..32, .. } = error else { panic!("{error}") };
+        from_dir(&root, &dir.path().join(given.to_string()), Some(needed)).unwrap();
+        fs::remove_file(root.join("big")).ok();
+    }
     let error = from_dir(Path::new("/no/such"), &dir.path().join("image"), None).unwrap_err();
     assert!(error.to_string().contains("/no/such"), "{error}");
 }
