@@ -174,7 +174,7 @@ pub struct Template {
     /// When it was made here or loaded, in nanoseconds on the host's monotonic clock. Names are used again: what is
     /// younger than something is not what that came from.
     pub made_ns: u64,
-    /// Clones made so far.
+    /// Clones, forks and rollbacks so far: what counts for `max_clones`.
     pub clones_made: u64,
     /// Clones alive.
     pub clones_alive: u64,

@@ -3,7 +3,8 @@
 use flashfork_proto::api::{Clone, CloneState, Forked, Host, HostKvm, PoolStats, Stats, Template};
 
 pub fn templates(templates: &[Template]) -> String {
-    let mut lines = vec![format!("{:20} {:32} {:>8} {:>8} {:>10}", "TEMPLATE", "SHAPE", "ALIVE", "MADE", "RESIDENT")];
+    let mut lines =
+        vec![format!("{:20} {:32} {:>8} {:>8} {:>10}", "TEMPLATE", "SHAPE", "ALIVE", "COUNTED", "RESIDENT")];
     lines.extend(templates.iter().map(|t| {
         let made = t.max_clones.map_or(t.clones_made.to_string(), |max| format!("{}/{max}", t.clones_made));
         let resident = format!("{} MiB", t.resident_bytes >> 20);
@@ -56,7 +57,7 @@ pub fn forked(clone: &str, forked: &Forked) -> String {
 
 pub fn stats(stats: &Stats) -> String {
     let mut lines = vec![format!(
-        "{}, {} alive, {} made",
+        "{}, {} alive, {} made by this daemon",
         count(stats.templates, "template"),
         count(stats.clones, "clone"),
         stats.clones_made
@@ -65,7 +66,9 @@ pub fn stats(stats: &Stats) -> String {
     lines.push(format!("memory: {templates} of templates, {clones} that clones add, {shells} of shells that wait"));
     lines.extend(stats.pools.iter().map(|pool| {
         let PoolStats { shape, ready, primed, preparing, misses } = pool;
-        format!("{shape}: {ready} shells ready, {primed} primed, {preparing} being prepared, {misses} claims had to wait")
+        format!(
+            "{shape}: {ready} shells ready, {primed} primed, {preparing} being prepared, {misses} claims had to wait"
+        )
     }));
     lines.join("\n")
 }
@@ -88,4 +91,15 @@ pub fn host(host: &Host) -> String {
         HostKvm::None => "KVM runs no guest: all guests need the lab (scripts/vm-lab; docs/VIRTUAL_MACHINES.md)",
     };
     format!("{verdict}\n{}\n{}", host.detail, host.limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_counts_for_a_template_is_told_from_what_a_daemon_has_made() {
+        assert!(!templates(&[]).contains("MADE"));
+        assert!(stats(&Stats::default()).contains("0 made by this daemon"));
+    }
 }
