@@ -85,10 +85,8 @@ pub fn host(host: &Host) -> String {
     let verdict = match host.kvm {
         HostKvm::Linux => "KVM boots Linux guests",
         HostKvm::Untried => "KVM runs tiny guests; whether Linux boots is not known",
-        HostKvm::Tiny => {
-            "KVM runs tiny guests only: Linux guests need the lab (scripts/vm-lab; docs/VIRTUAL_MACHINES.md)"
-        }
-        HostKvm::None => "KVM runs no guest: all guests need the lab (scripts/vm-lab; docs/VIRTUAL_MACHINES.md)",
+        HostKvm::Tiny => "KVM runs tiny guests only: Linux guests need the lab (docs/VIRTUAL_MACHINES.md)",
+        HostKvm::None => "KVM runs no guest: all guests need the lab (docs/VIRTUAL_MACHINES.md)",
     };
     format!("{verdict}\n{}\n{}", host.detail, host.limits)
 }
@@ -101,5 +99,11 @@ mod tests {
     fn what_counts_for_a_template_is_told_from_what_a_daemon_has_made() {
         assert!(!templates(&[]).contains("MADE"));
         assert!(stats(&Stats::default()).contains("0 made by this daemon"));
+    }
+
+    #[test]
+    fn nothing_is_named_that_is_not_installed() {
+        let tiny = Host { kvm: HostKvm::Tiny, detail: String::new(), limits: String::new() };
+        assert!(!host(&tiny).contains("scripts/"));
     }
 }
