@@ -99,7 +99,12 @@ fn exit_codes_are_passed_on() {
     let mut shell = Command::new("env");
     let script = "\"$0\" run -- sh -c 'kill -INT $$'; echo $?";
     // What runs in the background of a script ignores SIGINT.
-    shell.args(["--default-signal=INT", "sh", "-c", script]).arg(exe()).env_remove("LD_PRELOAD").assert().stdout("130\n");
+    shell
+        .args(["--default-signal=INT", "sh", "-c", script])
+        .arg(exe())
+        .env_remove("LD_PRELOAD")
+        .assert()
+        .stdout("130\n");
     run().args(["--", "/nonexistent/program"]).assert().code(127).stderr(contains("/nonexistent/program"));
     run().args(["--", "no-such-program"]).assert().code(127).stderr(contains("not found in PATH"));
     run().args(["--", "/etc/passwd"]).assert().code(126).stderr(contains("Permission denied"));
