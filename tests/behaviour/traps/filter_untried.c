@@ -104,7 +104,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         return under_filter(*argv[1], atoi(argv[2]));
-    for (int room = 0; room <= 16; room++)
+    for (int room = 0; room <= 16; room += 17 / (int)often(17))
         CHECK(shown("a", room) && shown("d", room));
     CHECK(shown("f", 0));
     return shown("p", 0) && shown("t", 0) && shown("clocks", 0) ? 0 : 77;

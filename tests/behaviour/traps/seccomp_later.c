@@ -37,12 +37,12 @@ static void under(char *p, int call, unsigned action)
     }
 }
 
-static void under_each(char *p)
+static void under_each(char *p, size_t step)
 {
     static const int calls[] = {SYS_ioctl, SYS_openat, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_rt_sigprocmask,
                                 SYS_getrusage, SYS_read, SYS_pread64, SYS_close, SYS_unshare, SYS_process_vm_writev,
                                 SYS_gettid, SYS_fstat, SYS_clone, SYS_getdents64, SYS_readlink};
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i += step) {
         under(p, calls[i], SECCOMP_RET_KILL_PROCESS);
         under(p, calls[i], SECCOMP_RET_ERRNO | EPERM);
     }
@@ -53,9 +53,9 @@ static void under_each(char *p)
 int main(void)
 {
     char *p = memory(LEN, 1);
-    under_each(p); /* plain */
+    under_each(p, 13 - often(12)); /* plain */
     seal();
-    under_each(p);
+    under_each(p, 1);
     IN_CLONE {
         enter(SYS_kexec_load, SECCOMP_RET_KILL_PROCESS, 0);
         CHECK(all_sealed(p, LEN));
