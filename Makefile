@@ -26,7 +26,7 @@ build:
 wheel:
 	@scripts/wheel
 
-# An ordinary Python program, what a clone costs by size, real SQLite; ends in a table.
+# An ordinary Python program, what a clone costs by size, real SQLite, a virtual machine.
 demo: build
 	@scripts/need-packages busybox-static python3
 	@FLASHFORK=$(FLASHFORK) scripts/demo
@@ -80,7 +80,8 @@ install: build
 	$(FLASHFORK) completions bash > $(SHARE)/bash-completion/completions/flashfork
 	$(FLASHFORK) completions zsh > $(SHARE)/zsh/site-functions/_flashfork
 	$(FLASHFORK) completions fish > $(SHARE)/fish/vendor_completions.d/flashfork.fish
-	install -D -m 644 -t $(SHARE)/doc/flashfork/docs docs/*.md
+	install -D -m 644 -t $(SHARE)/doc/flashfork/docs docs/*.md docs/*.svg
+	install -D -m 644 -t $(SHARE)/doc/flashfork *.md
 	install -D -m 644 -t $(SHARE)/doc/flashfork/docs/figures docs/figures/*.md
 	install -D -m 644 -t $(SHARE)/doc/flashfork/kernel kernel/README.md
 

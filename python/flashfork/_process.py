@@ -82,7 +82,7 @@ def seal(
     """Seals this process's memory, so that forks don't copy its page tables. Called again, it seals what is new.
 
     Other threads are stopped for each step of 2 MB, or with ``threads="refuse"`` are a reason not to seal.
-    ``pages="small"`` takes 4 KB pages only: faster to seal, slower to read in a clone. ``freeze`` has the garbage collector leave alone
+    ``pages="small"`` takes 4 KB pages only: slower to seal, slower to read in a clone. ``freeze`` has the garbage collector leave alone
     what exists now (``gc.freeze``): its runs in a clone would write to all of it. ``trust`` names files with system
     calls of their own that you answer for, and ``trust_allocator`` says that no runtime in the process relies on
     MADV_DONTNEED giving zeros (docs/SYSTEM_CALLS.md).

@@ -1,8 +1,8 @@
 //! The programs once more on other kernels, and what this machine may lack: swap, THP=always, huge pages in reserve, a
 //! machine-wide setting that may be changed. Linux 6.1, which is unlike this machine's in most, runs all but those that
 //! stop threads, the others those that show something only there, and 6.12 those that stop threads; with
-//! `FLASHFORK_TEST_ALL=1` every kernel runs everything it can, and whatever programs do often (`often` of behaviour.h) as
-//! often as on this machine.
+//! `FLASHFORK_TEST_ALL=1` every kernel runs everything it can, and whatever programs do often (`often` of behaviour.h)
+//! as often as on this machine.
 //!
 //! Each kernel boots once. A new program runs on 6.1 without further ado. If it takes more than a few seconds there,
 //! what it repeats it does `often`; only what shows nothing of a kernel's own may be left to `FLASHFORK_TEST_ALL=1`.

@@ -8,7 +8,7 @@ pub enum Pages {
     /// 2 MB pages where the kernel gives them, 4 KB elsewhere.
     #[default]
     Auto,
-    /// 4 KB pages only: faster to seal, slower to read in a clone.
+    /// 4 KB pages only: slower to seal, slower to read in a clone.
     Small,
 }
 

@@ -17,7 +17,7 @@
 #define FLASHFORK_PAGES_AUTO 0
 
 /**
- * 4 KB pages only: faster to seal, slower to read in a clone.
+ * 4 KB pages only: slower to seal, slower to read in a clone.
  */
 #define FLASHFORK_PAGES_SMALL 1
 

@@ -7,7 +7,7 @@ use std::{cell::RefCell, os::unix::ffi::OsStrExt};
 
 /// Sealed memory is on 2 MB pages where possible, on 4 KB pages elsewhere.
 pub const FLASHFORK_PAGES_AUTO: u32 = 0;
-/// 4 KB pages only: faster to seal, slower to read in a clone.
+/// 4 KB pages only: slower to seal, slower to read in a clone.
 pub const FLASHFORK_PAGES_SMALL: u32 = 1;
 
 /// A process with other threads is refused.

@@ -1,4 +1,4 @@
-//! Clone a warmed process by copy-on-write at a cost that does not grow with its memory, on any stock Linux kernel.
+//! Clone a warmed process by copy-on-write at a cost that does not grow with its memory, on stock Linux kernels.
 //!
 //! ```no_run
 //! use flashfork::{Forked, SealOptions};
@@ -17,7 +17,7 @@
 //! whose memory a device or the kernel writes (io_uring, KVM, userfaultfd …); seal what [`Reason`] lists. All that
 //! stays anonymous, and forks of it are plain.
 //!
-//! Two engines: sealed memory, which works on any kernel, and [`odf`], forks that share page tables, on a patched one.
+//! Two engines: sealed memory, on stock kernels, and [`odf`], forks that share page tables, on a patched one.
 //!
 //! [`templates`] is the other way: a program that was warmed waits as a process of its own, and any process of the same
 //! user has clones of it.
