@@ -22,10 +22,10 @@ pub use common::{flashfork, target};
 pub struct Place(tempfile::TempDir);
 
 /// A command that ignores these signals when it starts, and of those that a shell may have ignored no other: what runs
-/// in the background of a script ignores SIGINT and SIGQUIT, and so would its children.
+/// in the background of a script ignores SIGINT and SIGQUIT, what Python executes SIGXFSZ, and so would its children.
 pub fn ignoring(mut command: Command, all: &'static [i32]) -> Command {
     let ignore = move || {
-        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGXFSZ] {
             // SAFETY: a default action runs no code of this process.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
