@@ -9,7 +9,7 @@ use serde_json::Value;
 use flashfork_bench::report;
 use flashfork_measure::{
     Document, Record, compare,
-    record::{WARM_UP, kept},
+    record::{WARM_UP, roughly},
 };
 
 fn committed() -> Vec<(PathBuf, Document)> {
@@ -26,7 +26,7 @@ fn made_anew(record: &Record) -> Record {
     let made = Record::new(&record.experiment, &record.method, chosen, &record.unit, record.samples.clone()).unwrap();
     let mut observed = record.observed.clone();
     for sample in observed.get_mut(WARM_UP).and_then(Value::as_array_mut).into_iter().flatten() {
-        *sample = kept(sample.as_f64().unwrap()).into();
+        *sample = roughly(sample.as_f64().unwrap()).into();
     }
     Record { observed, ..made }
 }

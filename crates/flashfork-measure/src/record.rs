@@ -6,7 +6,7 @@ mod digits;
 mod packed;
 
 pub use cell::{sort_names, words};
-pub use digits::kept;
+pub use digits::{kept, roughly};
 
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::{collections::BTreeMap, fs::File, path::Path};
@@ -223,7 +223,7 @@ fn named<'a>(values: impl IntoIterator<Item = (&'a str, Value)>) -> Values {
 
 /// The record of a series that [`crate::sampling`] took, with its rounds, the warm-up and why it ended.
 pub(crate) fn of_series<M>(record: Record, series: &Series<M>, ended: Ended) -> Record {
-    let warm_up: Vec<f64> = series.warm_up.iter().copied().map(kept).collect();
+    let warm_up: Vec<f64> = series.warm_up.iter().copied().map(roughly).collect();
     record.in_rounds(&series.rounds).beside([(WARM_UP, warm_up.into()), ("ended", ended.as_ref().into())])
 }
 
