@@ -1,6 +1,6 @@
 //! Programs that say themselves where they are ready.
 
-use crate::place::{Place, assert_says, line, stderr, stdout, target};
+use crate::place::{Place, assert_says, good, line, stderr, stdout, target};
 use std::process::Command;
 
 /// It needs no library: the shim has the function.
@@ -43,6 +43,21 @@ fn a_call_is_no_ready_point_where_there_is_another() {
     let shim = place.shim();
     let plain = Command::new(&program).arg("a").env("LD_PRELOAD", &shim).output().unwrap();
     assert_eq!(stdout(&plain), "warming\na 0 0 \n");
+}
+
+#[test]
+fn errno_is_what_it_is_in_the_plain_program() {
+    let source = r#"
+#include <errno.h>
+#include <stdio.h>
+int flashfork_ready(int *, char ***) __attribute__((weak));
+int main(void) { int first = errno; errno = 7; flashfork_ready(0, 0); printf("%d %d\n", first, errno); return 0; }"#;
+    for options in [&["--ready", "main"][..], &["--ready", "call"], &["--ready", "call", "--threads"]] {
+        let place = Place::new();
+        let program = place.program("errno", source);
+        good(place.flashfork(&["warm"]).args(options).arg("t").arg(&program).output().unwrap());
+        assert_eq!(stdout(&place.run(&["clone", "t"])), "0 7\n", "{options:?}");
+    }
 }
 
 /// A program in Rust, with the library.

@@ -65,10 +65,10 @@ unsafe extern "C" fn warm_main(argc: c_int, argv: *mut *mut c_char, env: *mut *m
     unsafe {
         let Some(main) = *MAIN.get() else { libc::abort() };
         fork_until_clone(ReadyAt::Main);
-        match arguments(argc as usize, argv) {
-            Some((argc, argv, env)) => main(argc, argv, env),
-            None => main(argc, argv, env),
-        }
+        let (argc, argv, env) = arguments(argc as usize, argv).unwrap_or((argc, argv, env));
+        // As C promises where a program starts.
+        *libc::__errno_location() = 0;
+        main(argc, argv, env)
     }
 }
 
@@ -103,11 +103,23 @@ unsafe fn arguments(count: usize, first: *mut *mut c_char) -> Option<(c_int, *mu
 }
 
 /// The ready point where the program calls, if that is where it is to be: 1 in clones, 0 where there is nothing to wait
-/// for.
+/// for. `errno` stays as it was.
 ///
 /// # Safety
 /// Both are null, or those of `main`.
 pub unsafe fn ready_call(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    // SAFETY: this thread's own word; the rest as the caller says.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let ready = is_ready(argc, argv);
+        *libc::__errno_location() = errno;
+        ready
+    }
+}
+
+/// # Safety
+/// As [`ready_call`].
+unsafe fn is_ready(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     if threads::is_ready_at(Some(ReadyAt::Call)) {
         if !threads::ready() {
             return 0;
