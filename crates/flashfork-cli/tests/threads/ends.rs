@@ -41,7 +41,8 @@ int main(int argc, char **argv) {
 const KERNEL: &str = r#"
 static void *tell(void *x) {
     char filter[32] = ""; int f = open("/proc/self/coredump_filter", O_RDONLY); read(f, filter, 8); close(f);
-    printf("%lx %lx %lx %lx %.8s\n", syscall(SYS_sched_getscheduler, 0), syscall(SYS_ioprio_get, 1, 0),
+    pthread_attr_t a; size_t stacks; pthread_getattr_default_np(&a); pthread_attr_getstacksize(&a, &stacks);
+    printf("%zu %lx %lx %lx %lx %.8s\n", stacks, syscall(SYS_sched_getscheduler, 0), syscall(SYS_ioprio_get, 1, 0),
         syscall(SYS_personality, 0xffffffff), syscall(SYS_prctl, 39, 0, 0, 0, 0), filter);
     return 0;
 }
@@ -66,6 +67,8 @@ fn both_threads_have_what_the_kernel_hands_on_from_their_caller() {
                 libc::syscall(libc::SYS_ioprio_set, 1, 0, 3 << 13);
                 libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
                 libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+                let stacks = libc::rlimit { rlim_cur: 5_000_000, rlim_max: libc::RLIM_INFINITY };
+                libc::setrlimit(libc::RLIMIT_STACK, &raw const stacks);
                 fs::write("/proc/self/coredump_filter", "0x13")
             });
         }

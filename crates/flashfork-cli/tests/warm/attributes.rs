@@ -239,6 +239,7 @@ fn a_clone_in_a_pipeline_is_like_any_program_there() {
 const KERNEL: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -248,10 +249,14 @@ const KERNEL: &str = r#"
 #include <sys/syscall.h>
 #include <unistd.h>
 static unsigned char *warmed;
+static pthread_attr_t attributes;
 __attribute__((constructor)) static void warm(void) {
     warmed = malloc(64 << 20);
     memset(warmed, 7, 64 << 20);
+    pthread_getattr_default_np(&attributes);
     if (getenv("OWN")) {
+        pthread_attr_setstacksize(&attributes, 123 << 12);
+        pthread_setattr_default_np(&attributes);
         struct sched_param none = {0};
         int filter = open("/proc/self/coredump_filter", O_WRONLY);
         sched_setscheduler(0, SCHED_BATCH, &none);
@@ -271,6 +276,10 @@ int main(void) {
     printf("no gain of execution=%d\n", prctl(66, 0, 0, 0, 0)); // PR_GET_MDWE
     printf("no huge pages=%d\n", prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
     printf("timer slack=%d\n", prctl(PR_GET_TIMERSLACK));
+    size_t stacks;
+    pthread_getattr_default_np(&attributes);
+    pthread_attr_getstacksize(&attributes, &stacks);
+    printf("stacks of threads=%zu\n", stacks);
     fflush(stdout);
     system("cat /proc/self/coredump_filter; grep NoNewPrivs /proc/self/status; uname -m");
     return warmed[4096] - 7;
@@ -281,7 +290,7 @@ int main(void) {
 type Setting = fn();
 
 /// A name, and how it is set; where that isn't allowed nothing is.
-const SETTINGS: [(&str, Setting); 12] = [
+const SETTINGS: [(&str, Setting); 14] = [
     ("nothing", || {}),
     ("batch", || policy(libc::SCHED_BATCH, 0)),
     ("idle, ordinary again for children", || policy(libc::SCHED_IDLE | libc::SCHED_RESET_ON_FORK, 0)),
@@ -295,6 +304,8 @@ const SETTINGS: [(&str, Setting); 12] = [
     ("mdwe", || prctl(libc::PR_SET_MDWE, 1)),
     ("no huge pages", || prctl(libc::PR_SET_THP_DISABLE, 1)),
     ("timer slack", || prctl(libc::PR_SET_TIMERSLACK, 123_456)),
+    ("stacks of threads", || stacks(5_000_001)),
+    ("unlimited stacks", || stacks(libc::RLIM_INFINITY)),
 ];
 
 /// Of these what nobody gives up.
@@ -321,6 +332,12 @@ fn personality(persona: i32) {
 fn prctl(option: i32, value: i32) {
     // SAFETY: takes numbers.
     unsafe { libc::prctl(option, value, 0, 0, 0) };
+}
+
+fn stacks(rlim_cur: u64) {
+    let limit = libc::rlimit { rlim_cur, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the structure is a local.
+    unsafe { libc::setrlimit(libc::RLIMIT_STACK, &raw const limit) };
 }
 
 fn under(mut command: std::process::Command, set: Setting) -> std::process::Command {

@@ -32,6 +32,7 @@ mod python;
 mod recipe;
 mod script;
 mod serve;
+mod stacks;
 mod streams;
 mod take_over;
 mod template;

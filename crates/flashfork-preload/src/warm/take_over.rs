@@ -2,7 +2,7 @@
 
 use super::message::send;
 use super::template::{Given, Slot, Template, Wanted};
-use super::{end, inherited, parent, variables};
+use super::{end, inherited, parent, stacks, variables};
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
@@ -72,7 +72,9 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
             *libc::__errno_location() = e.into_raw();
             step
         })?;
+        let stacks = stacks::limit();
         limits(&start.limits);
+        stacks::follow(stacks);
         signals(template, start, &mut given.mask);
         if start.closed >> 2 & 1 == 0 {
             variables::tell(given.variables);

@@ -13,6 +13,7 @@ mod socket;
 mod systemv;
 
 use super::hooks::{self, Hook};
+use super::stacks;
 use super::template::Single;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -166,10 +167,12 @@ pub fn wait() -> bool {
         libc::fflush(stdout);
         libc::send(told.bell, [1u8].as_ptr().cast(), 1, libc::MSG_NOSIGNAL);
     }
+    let limit = stacks::limit();
     while IN_CLONE.load(SeqCst) == 0 {
         // SAFETY: the kernel reads the word.
         let _ = unsafe { call(Sysno::futex, [IN_CLONE.as_ptr() as usize, 0, 0, 0]) };
     }
+    stacks::follow(limit);
     true
 }
 
