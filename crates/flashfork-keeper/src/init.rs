@@ -122,9 +122,13 @@ fn execute(told: &Told, bell: &OwnedFd, output: Option<[OwnedFd; 2]>) -> std::io
     }
     let at = if matches!(told.moment, crate::moment::Moment::Itself) { told.at } else { told.ready_at() as u8 };
     let mut command = Command::new(&told.command[0]);
-    command.args(&told.command[1..]).env(PRELOAD, &told.preload);
-    command.env(WARM.name(), format!("threads,{bell},{at}"));
-    command.stdin(Stdio::null());
+    // Into the environment itself: a Command with variables of its own sorts it, and leaves out what is none.
+    // SAFETY: this process has one thread.
+    unsafe {
+        std::env::set_var(PRELOAD, &told.preload);
+        std::env::set_var(WARM.name(), format!("threads,{bell},{at}"));
+    }
+    command.args(&told.command[1..]).stdin(Stdio::null());
     if let Some([output, errors]) = output {
         command.stdout(output).stderr(errors);
     }

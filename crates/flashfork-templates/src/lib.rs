@@ -52,6 +52,7 @@ pub use name::{Name, NameError};
 pub use program::is_interpreter;
 pub use renew::{Renewal, Stale};
 pub use run::{Request, Run};
+pub use spawn::preloading;
 pub use template::{Listed, Removed, State, Template, why_unsealed};
 pub use warm::{Checked, Moment, Ready, Warm};
 pub use warming::Warming;

@@ -1,7 +1,7 @@
 //! What a template was made by, so that it can be made anew: the template keeps it, in a memfd.
 
 use crate::warm::{Moment, Ready, Warm};
-use crate::{error::Error, name::Name};
+use crate::{error::Error, name::Name, start::Strings};
 use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags, flock, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -21,7 +21,7 @@ pub struct Recipe {
     pub threads: Option<Moment>,
     pub max_clones: Option<NonZeroU64>,
     pub renews: bool,
-    pub environment: Vec<(OsString, OsString)>,
+    pub environment: Strings,
 }
 
 impl Recipe {
@@ -50,10 +50,9 @@ impl Recipe {
         let moment = self.threads.as_ref().map(Moment::word).unwrap_or_default();
         let max = self.max_clones.map_or(0, NonZeroU64::get).to_string();
         let (renews, words) = (u8::from(self.renews).to_string(), self.command.len().to_string());
-        let variables = self.environment.iter().map(|(name, value)| [&**name, &**value].join(OsStr::new("=")));
         let head = [ready, &moment, &max, &renews, &words].map(OsString::from).into_iter();
         let paths = [&self.shim, &self.directory].map(|path| path.clone().into_os_string());
-        let all = paths.into_iter().chain(head).chain(self.command.iter().cloned()).chain(variables);
+        let all = paths.into_iter().chain(head).chain(self.command.iter().chain(&self.environment.0).cloned());
         all.flat_map(|text| text.into_vec().into_iter().chain([0])).collect()
     }
 
@@ -73,13 +72,7 @@ impl Recipe {
         let mut number = || texts.next()?.to_str()?.parse::<u64>().ok();
         let (max, renews, words) = (number()?, number()?, number()?);
         let command: Vec<_> = texts.by_ref().take(usize::try_from(words).ok()?).map(OsStr::to_owned).collect();
-        let variable = |text: &OsStr| {
-            let bytes = text.as_bytes();
-            // One that begins with an equals sign has it in its name.
-            let sign = bytes.iter().skip(1).position(|b| *b == b'=')? + 1;
-            Some((OsStr::from_bytes(&bytes[..sign]).to_owned(), OsStr::from_bytes(&bytes[sign + 1..]).to_owned()))
-        };
-        let environment = texts.map(variable).collect::<Option<_>>()?;
+        let environment = Strings(texts.map(OsStr::to_owned).collect());
         let (max_clones, renews) = (NonZeroU64::new(max), renews != 0);
         (!command.is_empty()).then_some(Recipe {
             command,

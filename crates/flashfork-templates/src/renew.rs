@@ -161,15 +161,15 @@ fn take_variables(recipe: &mut Recipe, caller: &Strings) -> bool {
     let before = recipe.environment.clone();
     let mut others = false;
     let mut take = |name: &str, value: Option<&OsStr>| {
-        recipe.environment.retain(|(n, _)| n != name);
-        recipe.environment.extend(value.map(|value| (name.into(), value.to_owned())));
+        match value {
+            Some(value) => recipe.environment.set(name, value),
+            None => recipe.environment.remove(name),
+        }
         others = true;
     };
-    // Of several of a name the last counts.
-    let before = |name: &str| before.iter().rfind(|(n, _)| n == name).map(|(_, value)| &**value);
     let given = |value: Option<&OsStr>| value.is_some_and(|value| !value.is_empty());
     for name in [PYTHON, PERL, RUBY, RUNTIMES, LOADER].into_iter().flatten().filter_map(|name| name.to_str().ok()) {
-        let (was, is) = (before(name), caller.variable(name));
+        let (was, is) = (before.variable(name), caller.variable(name));
         if was != is && (given(was) || given(is)) {
             take(name, is);
         }
@@ -178,7 +178,7 @@ fn take_variables(recipe: &mut Recipe, caller: &Strings) -> bool {
         let about = program::find(&program, path.unwrap_or_default()).ok()?.metadata().ok()?;
         Some((about.dev(), about.ino()))
     };
-    let (was, is) = (before("PATH"), caller.variable("PATH"));
+    let (was, is) = (before.variable("PATH"), caller.variable("PATH"));
     if was != is && !program.as_encoded_bytes().contains(&b'/') && found(was) != found(is) {
         take("PATH", is);
     }

@@ -1,17 +1,22 @@
 //! Starts a program that shall become a template.
 
 use crate::error::Error;
-use crate::warm::{Moment, PRELOAD, Ready, Warm};
+use crate::start::Strings;
+use crate::warm::{Moment, Ready, Warm};
 use flashfork_core::environment;
 use flashfork_warm::ReadyAt;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use std::ffi::{OsStr, OsString};
+use std::ffi::{OsStr, OsString, c_char};
 use std::os::fd::{OwnedFd, RawFd};
 use std::process::{Child, Command, Stdio};
 use std::{num::NonZeroU64, os::unix::process::CommandExt};
 
 /// How many threads Python's numexpr starts when it is imported, as pandas does.
 const NUMEXPR: &str = "NUMEXPR_NUM_THREADS";
+
+unsafe extern "C" {
+    static mut environ: *const *const c_char;
+}
 
 /// The program while it is warmed: ended with all of its group unless it becomes a template.
 #[derive(Debug)]
@@ -40,6 +45,15 @@ impl Drop for Program {
     }
 }
 
+/// The variables that load the shim, before what is `own` of them. A program that gcc has built with AddressSanitizer
+/// refuses to start with it otherwise: its runtime wants to be the first library.
+pub fn preloading(shim: &OsStr, own: impl Fn(&str) -> Option<OsString>) -> [(&'static str, OsString); 2] {
+    [("LD_PRELOAD", shim), ("ASAN_OPTIONS", OsStr::new("verify_asan_link_order=0"))].map(|(name, first)| {
+        let own = own(name).filter(|own| !own.is_empty());
+        (name, std::iter::once(first.to_owned()).chain(own).collect::<Vec<_>>().join(OsStr::new(":")))
+    })
+}
+
 /// Starts the program, with the shim, in a session of its own.
 pub fn start(warm: &mut Warm<'_>, preload: OsString, passed: [RawFd; 4]) -> Result<Child, Error> {
     let at = match warm.ready {
@@ -58,11 +72,18 @@ pub fn start(warm: &mut Warm<'_>, preload: OsString, passed: [RawFd; 4]) -> Resu
         order.push(wrapper);
     }
     let mut command = Command::new(&warm.command[0]);
-    command.args(&warm.command[1..]).env_clear();
+    command.args(&warm.command[1..]);
+    let mut variables = warm.environment.clone();
     // Its threads don't stop for a fork, and no clone would have them.
-    command.env(NUMEXPR, "1").envs(warm.environment.iter().map(|(name, value)| (name, value)));
-    command.env(PRELOAD, preload).env(environment::WARM.name(), order);
-    spawn(command, warm, passed, &warm.command[0].clone())
+    if variables.variable(NUMEXPR).is_none() {
+        variables.set(NUMEXPR, "1");
+    }
+    for (name, value) in preloading(&preload, |name| variables.variable(name).map(OsStr::to_owned)).into_iter().take(1)
+    {
+        variables.set(name, value);
+    }
+    variables.set(environment::WARM.name(), order);
+    spawn(command, &variables, warm, passed, &warm.command[0].clone())
 }
 
 /// Starts the keeper of a template with threads, which starts the program.
@@ -77,23 +98,39 @@ pub fn start_with_threads(
     let (max, renews) = (warm.max_clones.map_or(0, NonZeroU64::get), u8::from(warm.renews));
     let order = format!("{control},{listener},{directory},{recipe},{at},{max},{renews},{}", warm.name);
     let mut command = Command::new(warm.keeper()?);
+    let mut variables = warm.environment.clone();
+    let [(name, preload), _] = preloading(&preload, |name| variables.variable(name).map(OsStr::to_owned));
     command.arg(order).arg(moment.word()).arg(preload).arg("--").args(&warm.command);
     // What is to be loaded is for the program alone.
-    let variables = warm.environment.iter().filter(|(name, _)| name != PRELOAD);
-    command.env_clear().envs(variables.map(|(name, value)| (name, value)));
-    spawn(command, warm, passed, OsStr::new("flashfork-keeper"))
+    variables.remove(name);
+    spawn(command, &variables, warm, passed, OsStr::new("flashfork-keeper"))
 }
 
 /// What both have of the warm-up. `named`: in a message, if it can't be run.
-fn spawn(mut command: Command, warm: &mut Warm<'_>, passed: [RawFd; 4], named: &OsStr) -> Result<Child, Error> {
+fn spawn(
+    mut command: Command,
+    variables: &Strings,
+    warm: &mut Warm<'_>,
+    passed: [RawFd; 4],
+    named: &OsStr,
+) -> Result<Child, Error> {
+    let variables = variables.with_nuls()?;
+    let table: Vec<_> = variables.iter().map(|text| text.as_ptr() as usize).chain([0]).collect();
     let (output, errors) = warm.output.take().unwrap_or_else(|| (Stdio::null(), Stdio::null()));
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     if let Some(directory) = &warm.directory {
         command.current_dir(directory);
     }
     let starter = std::process::id();
-    // SAFETY: only async-signal-safe calls between fork and exec.
-    unsafe { command.pre_exec(move || prepare(passed, starter)) };
+    // SAFETY: only async-signal-safe calls between fork and exec, in the child's one thread. A Command that knows of no
+    // variables passes on those of the C library; these live as long as it.
+    unsafe {
+        command.pre_exec(move || {
+            let _strings = &variables;
+            environ = table.as_ptr().cast();
+            prepare(passed, starter)
+        })
+    };
     command.spawn().map_err(|e| Error::Run { program: format!("'{}'", named.display()), why: e.to_string() })
 }
 

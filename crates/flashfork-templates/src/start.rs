@@ -4,59 +4,59 @@ use crate::error::Error;
 use flashfork_warm::Start;
 use rustix::fs::MemfdFlags;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::{fs::File, io::Write};
 
-/// Strings one behind the other, each with its NUL.
-#[derive(Clone, Debug, Default)]
-pub struct Strings {
-    bytes: Vec<u8>,
-    begins: Vec<usize>,
-    /// The first that has a NUL in it.
-    with_nul: Option<OsString>,
-}
+/// Arguments, or an environment, in their order. Of several variables of a name the first counts (`getenv(3)`).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Strings(pub Vec<OsString>);
 
 impl Strings {
     pub fn push(&mut self, string: &OsStr) {
-        let string = string.as_encoded_bytes();
-        if string.contains(&0) && self.with_nul.is_none() {
-            self.with_nul = Some(OsString::from_vec(string.to_vec()));
-        }
-        self.begins.push(self.bytes.len());
-        self.bytes.extend_from_slice(string);
-        self.bytes.push(0);
+        self.0.push(string.to_owned());
     }
 
-    fn len(&self) -> usize {
-        self.begins.len()
-    }
-
-    /// The value of a variable; of several of its name the first counts (`getenv(3)`).
-    pub fn variable(&self, name: &str) -> Option<&OsStr> {
-        let texts = self.bytes.split(|b| *b == 0);
-        let value = |text: &[u8]| text.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::len);
-        texts.into_iter().find_map(|text| {
-            let len = value(text)?;
-            Some(OsStr::from_bytes(&text[text.len() - len..]))
+    fn find(&self, name: impl AsRef<OsStr>) -> Option<(usize, &OsStr)> {
+        let name = name.as_ref().as_bytes();
+        self.0.iter().enumerate().find_map(|(i, text)| {
+            let value = text.as_bytes().strip_prefix(name)?.strip_prefix(b"=")?;
+            Some((i, OsStr::from_bytes(value)))
         })
     }
 
-    /// Where each begins, when the first is at `at`, and a zero.
-    fn table(&self, at: usize, into: &mut Vec<u8>) {
-        self.begins.iter().for_each(|begin| into.extend(((at + begin) as u64).to_ne_bytes()));
-        into.extend([0; 8]);
+    /// The value of a variable.
+    pub fn variable(&self, name: impl AsRef<OsStr>) -> Option<&OsStr> {
+        self.find(name).map(|(_, value)| value)
+    }
+
+    /// In the place that it has.
+    pub fn set(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) {
+        let text = [name.as_ref(), value.as_ref()].join(OsStr::new("="));
+        match self.find(name) {
+            Some((i, _)) => self.0[i] = text,
+            None => self.0.push(text),
+        }
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        while let Some((i, _)) = self.find(name) {
+            self.0.remove(i);
+        }
+    }
+
+    /// As C has them.
+    pub fn with_nuls(&self) -> Result<Vec<CString>, Error> {
+        let text = |text: &OsString| CString::new(text.as_bytes()).map_err(|_| Error::Nul(text.clone()));
+        self.0.iter().map(text).collect()
     }
 }
 
 /// Writes the caller, arguments and environment into a memfd; or into a pipe where a limit on the size of files, which
 /// goes for memfds too, leaves no room.
 pub fn file(start: Start, arguments: &Strings, variables: &Strings) -> Result<File, Error> {
-    if let Some(string) = arguments.with_nul.as_ref().or(variables.with_nul.as_ref()) {
-        return Err(Error::Nul(string.clone()));
-    }
     let limit = start.limits[libc::RLIMIT_FSIZE as usize][0];
-    let bytes = bytes(start, arguments, variables);
+    let bytes = bytes(start, arguments, variables)?;
     if bytes.len() as u64 > limit {
         return pipe_of(&bytes).map_err(|source| Error::FileSize { kilobytes: bytes.len() >> 10, source });
     }
@@ -74,20 +74,23 @@ fn pipe_of(bytes: &[u8]) -> std::io::Result<File> {
     Ok(File::from(ours))
 }
 
-fn bytes(start: Start, arguments: &Strings, variables: &Strings) -> Vec<u8> {
-    let strings_at = size_of::<Start>() + (arguments.len() + variables.len() + 2) * 8;
-    // The last byte must be a NUL, also where there are no strings.
-    let len = strings_at + arguments.bytes.len() + variables.bytes.len() + 1;
+fn bytes(start: Start, arguments: &Strings, variables: &Strings) -> Result<Vec<u8>, Error> {
+    let [arguments, variables] = [arguments.with_nuls()?, variables.with_nuls()?];
     let counts = (arguments.len() as u64, variables.len() as u64);
-    let start = Start { len: len as u64, arguments: counts.0, variables: counts.1, ..start };
-    let mut all = Vec::with_capacity(len);
-    all.extend_from_slice(head(&start));
-    arguments.table(strings_at, &mut all);
-    variables.table(strings_at + arguments.bytes.len(), &mut all);
-    all.extend_from_slice(&arguments.bytes);
-    all.extend_from_slice(&variables.bytes);
-    all.push(0);
-    all
+    let at = size_of::<Start>() + (arguments.len() + variables.len() + 2) * 8;
+    let (mut tables, mut texts) = (Vec::new(), Vec::new());
+    for strings in [arguments, variables] {
+        // Where each begins, and a zero.
+        for string in strings {
+            tables.extend(((at + texts.len()) as u64).to_ne_bytes());
+            texts.extend(string.into_bytes_with_nul());
+        }
+        tables.extend([0; 8]);
+    }
+    // The last byte must be a NUL, also where there are no strings.
+    texts.push(0);
+    let start = Start { len: (at + texts.len()) as u64, arguments: counts.0, variables: counts.1, ..start };
+    Ok([head(&start), &tables, &texts].concat())
 }
 
 fn head(start: &Start) -> &[u8] {
@@ -100,9 +103,7 @@ mod tests {
     use super::*;
 
     fn strings(all: &[&str]) -> Strings {
-        let mut strings = Strings::default();
-        all.iter().for_each(|string| strings.push(OsStr::new(string)));
-        strings
+        Strings(all.iter().map(OsString::from).collect())
     }
 
     #[test]
@@ -117,7 +118,7 @@ mod tests {
     #[test]
     fn every_offset_leads_to_its_string() {
         let (arguments, variables) = (strings(&["a", "", "three"]), strings(&["X=1", "ODD"]));
-        let bytes = bytes(crate::own::describe(Some(0)).unwrap(), &arguments, &variables);
+        let bytes = bytes(crate::own::describe(Some(0)).unwrap(), &arguments, &variables).unwrap();
         let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
         let tables = size_of::<Start>();
         let found: Vec<_> = (0..7).map(|i| word(tables + i * 8)).collect();

@@ -3,6 +3,7 @@
 use crate::link::{Found, Link};
 use crate::recipe::{Kept, Recipe};
 use crate::spawn::{Program, start, start_with_threads};
+use crate::start::Strings;
 use crate::{directory::Directory, error::Error, java, listener::Listener, name::Name, program, warming::Warming};
 use flashfork_warm::ReadyAt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -10,8 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::{num::NonZeroU64, os::fd::AsRawFd, process::Stdio, time::Duration};
 
-/// What the dynamic linker loads before all else, and where programs are looked for.
-pub const PRELOAD: &str = "LD_PRELOAD";
+/// Where programs are looked for.
 const PATH: &str = "PATH";
 const CLASSPATH: &str = "CLASSPATH";
 
@@ -66,7 +66,7 @@ pub struct Warm<'a> {
     pub(crate) ready: Ready,
     pub(crate) threads: Option<Moment>,
     pub(crate) max_clones: Option<NonZeroU64>,
-    pub(crate) environment: Vec<(OsString, OsString)>,
+    pub(crate) environment: Strings,
     pub(crate) output: Option<(Stdio, Stdio)>,
     /// Where it runs, if not where this process does.
     pub(crate) directory: Option<PathBuf>,
@@ -88,7 +88,7 @@ impl<'a> Warm<'a> {
             ready: Ready::Auto,
             threads: None,
             max_clones: None,
-            environment: Vec::new(),
+            environment: Strings::default(),
             output: None,
             directory: None,
             renews: false,
@@ -149,13 +149,19 @@ impl<'a> Warm<'a> {
 
     /// A variable of the environment that the program is warmed in; its clones have their callers'. `PATH` is where the
     /// program is looked for; the shim comes before what `LD_PRELOAD` names; `NUMEXPR_NUM_THREADS` is 1 unless it is
-    /// given, for the threads of numexpr don't stop for a fork.
+    /// given, for the threads of numexpr don't stop for a fork. Given twice it has the last value.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
-        self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self.environment.set(name, value);
         self
     }
 
-    /// Variables, of `std::env::vars_os()` for example.
+    /// A string of the environment behind the others, as it is.
+    pub fn variable(mut self, string: impl AsRef<OsStr>) -> Self {
+        self.environment.push(string.as_ref());
+        self
+    }
+
+    /// Strings, of `std::env::vars_os()` for example.
     pub fn envs<N: AsRef<OsStr>, V: AsRef<OsStr>>(self, variables: impl IntoIterator<Item = (N, V)>) -> Self {
         variables.into_iter().fold(self, |warm, (name, value)| warm.env(name, value))
     }
@@ -191,7 +197,7 @@ impl<'a> Warm<'a> {
             _ => {}
         }
         let work = self.ready == Ready::Auto && self.threads.is_none();
-        self.wrapper = program::check(&self.command[0], self.variable(PATH).unwrap_or_default(), work)?;
+        self.wrapper = program::check(&self.command[0], self.environment.variable(PATH).unwrap_or_default(), work)?;
         if self.threads == Some(Moment::Itself) && !self.says_when_it_is_ready() {
             let why = if java::is_here(&self.command) {
                 "does not say by itself when it is ready with its threads: put flashfork.Launch in front of its main class, or say it for it, with `--ready idle:SECONDS`, `listen`, `listen:PORT` or `line:REGEX`, or `--ready call` if it calls flashfork.Flashfork.ready()"
@@ -229,7 +235,7 @@ impl<'a> Warm<'a> {
     /// Has `java` find the launcher.
     fn with_launcher(&mut self) -> Result<(), Error> {
         let jar = self.beside_shim("flashfork.jar", JAR)?;
-        let variable = self.variable(CLASSPATH).map(OsStr::to_owned);
+        let variable = self.environment.variable(CLASSPATH).map(OsStr::to_owned);
         java::add_to_class_path(&mut self.command, &jar, variable.as_deref());
         Ok(())
     }
@@ -245,12 +251,7 @@ impl<'a> Warm<'a> {
         if path.is_file() { Ok(path) } else { Err(Error::Shim { path, why }) }
     }
 
-    /// Of the environment. Of several of a name the last counts, as in the program's.
-    fn variable(&self, name: &str) -> Option<&OsStr> {
-        self.environment.iter().rfind(|(n, _)| n == name).map(|(_, value)| &**value)
-    }
-
-    /// The shim, by its full name, and behind it what shall be loaded besides.
+    /// The shim, by its full name.
     fn preload(&self) -> Result<OsString, Error> {
         let refuse = |path: &Path, why| Err(Error::Shim { path: path.to_owned(), why });
         let Some(shim) = self.shim.canonicalize().ok().filter(|shim| shim.is_file()) else {
@@ -261,12 +262,7 @@ impl<'a> Warm<'a> {
         if shim.as_os_str().as_encoded_bytes().iter().any(|b| b" :".contains(b)) {
             return refuse(&shim, "can't be preloaded from a path with a blank or colon; install it elsewhere");
         }
-        let mut preload = OsString::from(shim);
-        if let Some(before) = self.variable(PRELOAD).filter(|before| !before.is_empty()) {
-            preload.push(":");
-            preload.push(before);
-        }
-        Ok(preload)
+        Ok(shim.into())
     }
 }
 

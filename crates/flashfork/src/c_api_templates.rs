@@ -258,13 +258,7 @@ unsafe fn warm(
             _ => return Err(invalid("ready is not one of FLASHFORK_READY_AUTO, _MAIN and _CALL")),
         });
     warm = warm.renews(options.watch != 0);
-    for variable in &environment {
-        let bytes = variable.as_bytes();
-        // One that begins with an equals sign has it in its name.
-        let sign = bytes.iter().skip(1).position(|b| *b == b'=').ok_or_else(|| invalid("envp has no NAME=VALUE"))?;
-        let (name, value) = bytes.split_at(sign + 1);
-        warm = warm.env(OsStr::from_bytes(name), OsStr::from_bytes(&value[1..]));
-    }
+    warm = environment.into_iter().fold(warm, Warm::variable);
     if let Some(clones) = NonZeroU64::new(options.max_clones) {
         warm = warm.max_clones(clones);
     }

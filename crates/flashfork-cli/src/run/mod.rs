@@ -7,7 +7,9 @@ mod shared;
 use crate::warm::caller;
 use clap::{Args, ValueEnum};
 use flashfork_core::environment;
+use flashfork_templates::preloading;
 use flashfork_terminal::{CliError, place::Place, places};
+use std::env::{remove_var, set_var};
 use std::{ffi::OsString, io::IsTerminal, path::PathBuf, process::ExitCode};
 
 /// Run a program whose forks cost the same whatever its memory
@@ -85,28 +87,28 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
         Engine::Odf => available_or_fork(),
         engine => engine,
     };
-    let mut preload = OsString::from(places::shim()?);
-    if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|p| !p.is_empty()) {
-        preload.push(":");
-        preload.push(before);
+    let shim = places::shim()?;
+    // Into the environment itself: a Command with variables of its own sorts it, and leaves out what is none.
+    // SAFETY: this process has one thread.
+    unsafe {
+        for (name, value) in preloading(shim.as_os_str(), |name| std::env::var_os(name)) {
+            set_var(name, value);
+        }
+        set_var(environment::ENGINE.name(), engine.name());
+        // What the caller's environment says is the default.
+        if args.threads {
+            set_var(environment::THREADS.name(), "stop");
+        }
+        match &stats {
+            Some(stats) => set_var(environment::STATS.name(), stats.path()),
+            None => remove_var(environment::STATS.name()),
+        }
+        if !trust.is_empty() {
+            set_var(environment::TRUST.name(), trust);
+        }
     }
     let mut command = std::process::Command::new(&args.command[0]);
-    command
-        .args(&args.command[1..])
-        .env("LD_PRELOAD", preload)
-        .env(environment::ENGINE.name(), engine.name())
-        .env("ASAN_OPTIONS", asan_options(std::env::var_os("ASAN_OPTIONS")));
-    // What the caller's environment says is the default.
-    if args.threads {
-        command.env(environment::THREADS.name(), "stop");
-    }
-    match &stats {
-        Some(stats) => command.env(environment::STATS.name(), stats.path()),
-        None => command.env_remove(environment::STATS.name()),
-    };
-    if !trust.is_empty() {
-        command.env(environment::TRUST.name(), trust);
-    }
+    command.args(&args.command[1..]);
     let ended = match child::run(&mut command, &args.command[0])? {
         child::Outcome::Ended(ended) => ended,
         child::Outcome::NotStarted { code, why } => {
@@ -129,17 +131,6 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
         eprintln!("flashfork: {}", report.summary(model().as_ref()));
     }
     Ok(ExitCode::from(caller::end_as(ended)))
-}
-
-/// The caller's, behind the one without which a program that gcc has built with AddressSanitizer refuses to start: its
-/// runtime wants to be the first library, and the shim is.
-fn asan_options(own: Option<OsString>) -> OsString {
-    let mut options = OsString::from("verify_asan_link_order=0");
-    if let Some(own) = own.filter(|own| !own.is_empty()) {
-        options.push(":");
-        options.push(own);
-    }
-    options
 }
 
 /// Whole paths, one a line, as `FLASHFORK_TRUST` has them.

@@ -17,7 +17,7 @@ pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen], fresh: boo
     let template = Template::named(&names, name.clone());
     // The clone blocks and ignores what this process did when it was started.
     let run = template.run().args(arguments).streams(streams()).umask(caller::umask()).one_job();
-    let run = with_environment(run).ignored(caller::ignored()).blocked(caller::blocked());
+    let run = environment().fold(run, Run::variable).ignored(caller::ignored()).blocked(caller::blocked());
     let run = listens.iter().fold(run, |run, listen| run.listen(*listen));
     let mut signals = None;
     for turn in 0.. {
@@ -121,16 +121,12 @@ unsafe extern "C" {
 }
 
 /// The environment as it is, word for word.
-fn with_environment(mut run: Run<'_>) -> Run<'_> {
+pub fn environment() -> impl Iterator<Item = &'static OsStr> {
     // SAFETY: a table of strings that a null ends; nothing changes the environment of this process.
-    unsafe {
-        let mut next = environ;
-        while !next.is_null() && !(*next).is_null() {
-            run = run.variable(OsStr::from_bytes(CStr::from_ptr(*next).to_bytes()));
-            next = next.add(1);
-        }
-    }
-    run
+    (0..).map_while(|i| unsafe {
+        let string = environ.as_ref().and_then(|_| (*environ.add(i)).as_ref())?;
+        Some(OsStr::from_bytes(CStr::from_ptr(string).to_bytes()))
+    })
 }
 
 /// Why there is nothing to attend to.

@@ -1,8 +1,10 @@
 //! `flashfork warm`.
 
-use super::{Ready, WarmArgs, caller, list};
+use super::{Ready, WarmArgs, call::environment, caller, list};
 use flashfork_templates::Ready as At;
-use flashfork_templates::{Directory, Facts, Moment, Name, ReadyAt, Template, Warming, is_interpreter, why_unsealed};
+use flashfork_templates::{
+    Directory, Facts, Moment, Name, ReadyAt, Template, Warm, Warming, is_interpreter, why_unsealed,
+};
 use flashfork_terminal::CliError;
 use flashfork_terminal::{output, places};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -28,7 +30,7 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
             return Err(CliError::Unable(line.into()));
         }
     };
-    let warm = warm.renews(args.watch).envs(std::env::vars_os()).output(Stdio::inherit(), Stdio::inherit());
+    let warm = environment().fold(warm.renews(args.watch), Warm::variable).output(Stdio::inherit(), Stdio::inherit());
     let most = args.max_clones.and_then(NonZeroU64::new);
     let warm = if let Some(clones) = most { warm.max_clones(clones) } else { warm };
     let checked = warm.check()?;

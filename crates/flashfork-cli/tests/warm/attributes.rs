@@ -150,6 +150,24 @@ fn a_caller_with_nothing_special_has_an_ordinary_clone() {
 }
 
 #[test]
+fn what_is_run_or_warmed_has_the_callers_environment_as_it_is() {
+    let caller = "import ctypes, os, sys
+table = lambda words: (ctypes.c_char_p * (len(words) + 1))(*words, None)
+words = [word.encode() for word in sys.argv[1:]]
+own = [b'Z=1', b'D=1', b'odd', b'', b'=x', b'D=2', b'XDG_RUNTIME_DIR=' + os.environb[b'XDG_RUNTIME_DIR'], b'B=2']
+ctypes.CDLL(None).execve(words[0], table(words), table(own))";
+    let show = "print(open('/proc/self/environ').read().replace('\\0', '\\n'))";
+    for options in [&["run"][..], &["warm", "t"], &["warm", "--threads", "t"]] {
+        let place = Place::new();
+        let mut command = std::process::Command::new("/usr/bin/python3");
+        command.args(["-c", caller, flashfork()]).args(options).args(["--", "/usr/bin/python3", "-c", show]);
+        let output = good(command.env("XDG_RUNTIME_DIR", place.path()).output().unwrap());
+        let own = format!("Z=1\nD=1\nodd\n\n=x\nD=2\nXDG_RUNTIME_DIR={}\nB=2\n", place.path().display());
+        assert!(stdout(&output).starts_with(&own), "{options:?}: {}", stdout(&output));
+    }
+}
+
+#[test]
 fn streams_are_the_callers_own() {
     let place = Place::with_shell();
     let file = place.at("file");

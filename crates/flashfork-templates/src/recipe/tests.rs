@@ -19,7 +19,7 @@ fn a_recipe_comes_back_as_it_was_kept() {
             threads,
             max_clones: NonZeroU64::new(max),
             renews: max == 1,
-            environment: vec![("A".into(), "b=c".into()), ("=x".into(), String::new().into())],
+            environment: Strings(["A=b=c", "=x", "", "odd", "A=2"].map(OsString::from).into()),
         };
         let kept = Kept::of(&recipe.file().unwrap().into()).unwrap();
         assert_eq!(kept.recipe, Some(recipe));
@@ -37,7 +37,7 @@ fn one_at_a_time_makes_it_anew() {
         threads: None,
         max_clones: None,
         renews: false,
-        environment: Vec::new(),
+        environment: Strings::default(),
     };
     let (file, name) = (recipe.file().unwrap().into(), "t".parse().unwrap());
     let [first, second] = [0, 1].map(|_| Kept::of(&file).unwrap());
