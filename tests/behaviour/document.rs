@@ -136,7 +136,7 @@ A program that AFL starts as a fork server (descriptors 198 and 199 are open) is
 first fork, whatever `auto` would say, because it is warm then. If its forks are on demand it needs
 no seal. `AFL_PRELOAD=…/libflashfork_preload.so` is all that you have to set.
 
-`flashfork run` puts `verify_asan_link_order=0` before what is in `ASAN_OPTIONS`, because gcc's
+`flashfork run` and `warm` put `verify_asan_link_order=0` before what is in `ASAN_OPTIONS`: gcc's
 AddressSanitizer refuses to start when another library, the shim, comes before it. If no statistics
 can be kept (no memory, `ulimit -f 0`) the program runs all the same, and one line says so.
 

@@ -559,7 +559,7 @@ fn a_device_that_stands_against_a_seal_is_named() {
 }
 
 #[test]
-fn a_program_of_gcc_with_address_sanitizer_runs_and_finds_errors() {
+fn a_program_of_gcc_with_address_sanitizer_runs_and_is_warmed_and_finds_errors() {
     let place = tempfile::tempdir().unwrap();
     let (source, program) = (place.path().join("asan.c"), place.path().join("asan"));
     let text = "#include <stdio.h>\n#include <stdlib.h>\nint main(int argc, char **argv) {\n\
@@ -571,6 +571,13 @@ fn a_program_of_gcc_with_address_sanitizer_runs_and_finds_errors() {
     run().args(["--", program]).env("ASAN_OPTIONS", "detect_leaks=0:exitcode=0").assert().success().stderr("");
     let found = run().args(["--", program, "x"]).env("ASAN_OPTIONS", "exitcode=42").assert();
     found.code(42).stdout(contains("exitcode=42")).stderr(contains("heap-buffer-overflow"));
+    let command = |words: &[&str]| {
+        let mut command = Command::new(common::flashfork());
+        command.args(words).env("XDG_RUNTIME_DIR", place.path()).env("ASAN_OPTIONS", "exitcode=42").assert()
+    };
+    command(&["warm", "t", "--", program]).success();
+    command(&["clone", "t", "x"]).code(42).stdout("exitcode=42\n").stderr(contains("heap-buffer-overflow"));
+    command(&["rm", "t"]).success();
 }
 
 #[test]

@@ -78,8 +78,7 @@ pub fn start(warm: &mut Warm<'_>, preload: OsString, passed: [RawFd; 4]) -> Resu
     if variables.variable(NUMEXPR).is_none() {
         variables.set(NUMEXPR, "1");
     }
-    for (name, value) in preloading(&preload, |name| variables.variable(name).map(OsStr::to_owned)).into_iter().take(1)
-    {
+    for (name, value) in preloading(&preload, |name| variables.variable(name).map(OsStr::to_owned)) {
         variables.set(name, value);
     }
     variables.set(environment::WARM.name(), order);
@@ -99,10 +98,11 @@ pub fn start_with_threads(
     let order = format!("{control},{listener},{directory},{recipe},{at},{max},{renews},{}", warm.name);
     let mut command = Command::new(warm.keeper()?);
     let mut variables = warm.environment.clone();
-    let [(name, preload), _] = preloading(&preload, |name| variables.variable(name).map(OsStr::to_owned));
+    let [(name, preload), (asan, options)] = preloading(&preload, |name| variables.variable(name).map(OsStr::to_owned));
     command.arg(order).arg(moment.word()).arg(preload).arg("--").args(&warm.command);
     // What is to be loaded is for the program alone.
     variables.remove(name);
+    variables.set(asan, options);
     spawn(command, &variables, warm, passed, OsStr::new("flashfork-keeper"))
 }
 
