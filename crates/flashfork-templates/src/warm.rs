@@ -258,9 +258,9 @@ impl<'a> Warm<'a> {
             let why = "is not there, which is the shim that makes programs templates; `make install` installs it";
             return refuse(&self.shim, why);
         };
-        // The loader takes both as separators (ld.so(8)).
-        if shim.as_os_str().as_encoded_bytes().iter().any(|b| b" :".contains(b)) {
-            return refuse(&shim, "can't be preloaded from a path with a blank or colon; install it elsewhere");
+        // The loader separates by the first two, and replaces $ORIGIN (ld.so(8)).
+        if shim.as_os_str().as_encoded_bytes().iter().any(|b| b" :$".contains(b)) {
+            return refuse(&shim, "can't be preloaded from a path with a blank, colon or $; install it elsewhere");
         }
         Ok(shim.into())
     }

@@ -84,10 +84,11 @@ fn refusals_say_what_why_and_what_to_do() {
     let warm = Template::warm(&place.names, name("t"), "/bin/sh", &lost);
     let text = warm.start().map(drop).unwrap_err().to_string();
     assert!(text.starts_with(&format!("{} is not there, which is the shim", lost.display())), "{text}");
-    let blank = place.path().join("a b");
-    fs::copy(shim(), &blank).unwrap();
-    let text = Template::warm(&place.names, name("t"), "/bin/sh", &blank).start().map(drop).unwrap_err().to_string();
-    assert!(text.ends_with("can't be preloaded from a path with a blank or colon; install it elsewhere"), "{text}");
+    for odd in ["a b", "$ORIGIN"].map(|odd| place.path().join(odd)) {
+        fs::copy(shim(), &odd).unwrap();
+        let text = Template::warm(&place.names, name("t"), "/bin/sh", &odd).start().map(drop).unwrap_err().to_string();
+        assert!(text.ends_with("from a path with a blank, colon or $; install it elsewhere"), "{text}");
+    }
     let bad = "a/b".parse::<flashfork_templates::Name>().unwrap_err().to_string();
     assert!(bad.starts_with("a name is 1 to 64 letters"), "{bad}");
     fs::set_permissions(place.names.path(), fs::Permissions::from_mode(0o750)).unwrap();

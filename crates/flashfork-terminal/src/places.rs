@@ -10,10 +10,10 @@ const SHIM: &str = "libflashfork_preload.so";
 pub fn shim() -> Result<PathBuf, CliError> {
     let shim = find(SHIM, "flashfork-preload")?;
     let shim = shim.canonicalize().map_err(CliError::file("find", shim))?;
-    // The loader takes both as separators of LD_PRELOAD (ld.so(8)).
-    if shim.as_os_str().as_encoded_bytes().iter().any(|b| b" :".contains(b)) {
+    // The loader separates by the first two, and replaces $ORIGIN (ld.so(8)).
+    if shim.as_os_str().as_encoded_bytes().iter().any(|b| b" :$".contains(b)) {
         return Err(CliError::Unable(format!(
-            "{} can't be preloaded from a path with a blank or colon; install it elsewhere",
+            "{} can't be preloaded from a path with a blank, colon or $; install it elsewhere",
             shim.display()
         )));
     }
