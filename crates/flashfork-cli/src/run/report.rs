@@ -146,7 +146,8 @@ impl Report {
         parts.extend(self.refused_processes());
         if self.errors > 0 {
             let error = std::io::Error::from_raw_os_error(self.last_errno as i32);
-            parts.push(format!("{} seals failed: {error}", self.errors));
+            let s = if self.errors == 1 { "" } else { "s" };
+            parts.push(format!("{} seal{s} failed: {error}", self.errors));
         }
         parts.extend(model.and_then(|m| self.beside_thp(m)));
         let text = parts.join("; ");
@@ -307,6 +308,13 @@ mod tests {
                 _ => {}
             }
         }
+    }
+
+    #[test]
+    fn one_failed_seal_is_told_as_one() {
+        let stats = Stats::new();
+        [&stats.programs, &stats.errors].into_iter().for_each(|count| count.store(1, super::Relaxed));
+        assert!(Report::new(Engine::Seal, &[], 0, &stats).summary(None).contains("; 1 seal failed: "));
     }
 
     #[test]
