@@ -558,16 +558,21 @@ fn a_device_that_stands_against_a_seal_is_named() {
     assert_eq!((&report["sealed_bytes"], &report["device"]), (&0.into(), &device.into()), "{report}");
 }
 
+/// A program in C.
+fn compiled(place: &Path, text: &str, option: &str) -> String {
+    let (source, program) = (place.join("a.c"), place.join("a"));
+    fs::write(&source, text).unwrap();
+    let mut cc = std::process::Command::new("cc");
+    assert!(cc.args(["-g", option, "-o"]).args([&program, &source]).status().unwrap().success());
+    program.to_str().unwrap().into()
+}
+
 #[test]
 fn a_program_of_gcc_with_address_sanitizer_runs_and_is_warmed_and_finds_errors() {
     let place = tempfile::tempdir().unwrap();
-    let (source, program) = (place.path().join("asan.c"), place.path().join("asan"));
     let text = "#include <stdio.h>\n#include <stdlib.h>\nint main(int argc, char **argv) {\n\
                 char *p = calloc(8, 1); puts(getenv(\"ASAN_OPTIONS\")); fflush(stdout); return p[8 * (argc - 1)]; }\n";
-    fs::write(&source, text).unwrap();
-    let mut cc = std::process::Command::new("cc");
-    assert!(cc.args(["-g", "-fsanitize=address", "-o"]).arg(&program).arg(&source).status().unwrap().success());
-    let program = program.to_str().unwrap();
+    let program = &compiled(place.path(), text, "-fsanitize=address");
     run().args(["--", program]).env("ASAN_OPTIONS", "detect_leaks=0:exitcode=0").assert().success().stderr("");
     let found = run().args(["--", program, "x"]).env("ASAN_OPTIONS", "exitcode=42").assert();
     found.code(42).stdout(contains("exitcode=42")).stderr(contains("heap-buffer-overflow"));
@@ -578,6 +583,21 @@ fn a_program_of_gcc_with_address_sanitizer_runs_and_is_warmed_and_finds_errors()
     command(&["warm", "t", "--", program]).success();
     command(&["clone", "t", "x"]).code(42).stdout("exitcode=42\n").stderr(contains("heap-buffer-overflow"));
     command(&["rm", "t"]).success();
+}
+
+#[test]
+fn forks_after_a_seal_that_came_to_nothing_are_plain() {
+    let place = tempfile::tempdir().unwrap();
+    let text = "#include <pthread.h>\n#include <sys/mman.h>\n#include <string.h>\n#include <unistd.h>\n
+static void *idle(void *x) { for (;;) pause(); }
+int main(void) {
+    void *stack = memset(mmap(0, 2 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 2 << 20);
+    pthread_attr_t a; pthread_attr_init(&a); pthread_attr_setstack(&a, stack, 2 << 20);
+    pthread_t t; pthread_create(&t, &a, idle, 0); if (!fork()) _exit(0);
+}";
+    let program = &compiled(place.path(), text, "-pthread");
+    let report = report(run().args(["--engine", "seal", "--threads"]), &[program]);
+    assert_eq!(report["forks_after_seal"]["count"].as_u64() > Some(0), report["seals"].as_u64() > Some(0), "{report}");
 }
 
 #[test]

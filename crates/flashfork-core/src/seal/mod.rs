@@ -32,7 +32,7 @@ use crate::outcome::{Error, Outcome, Pages, Step};
 use crate::session::{self, Wait};
 use crate::{
     arena::Arena, calls, code, never_seal::Reason, proc::dump, proc::headroom::Limits, range::Range, report::Sealed,
-    restartable, sys, threads::exclusive, threads::pauses::Pauses,
+    restartable, state::STATE, sys, threads::exclusive, threads::pauses::Pauses,
 };
 use dense::DENSE;
 use file::{Filled, Mounted};
@@ -172,12 +172,16 @@ fn seal_runs(
     pauses: Option<Pauses>,
     fold: bool,
 ) -> Result<Outcome, Error> {
-    let start = sys::now_ns();
+    let (start, held) = (sys::now_ns(), STATE.holds_sealed());
     let mut maker = Maker::begin(memory, pages)?;
     maker.with(pauses, fold);
     maker.mount(arena);
     maker.seal_all(arena);
     let ((memfd, mounted), mut outcome) = maker.finish();
+    if outcome.sealed == 0 && !held {
+        // It was to be expected from the first piece on, of which nothing came.
+        STATE.all_unsealed();
+    }
     note(memfd, arena);
     if let Some(mounted) = mounted
         && note(mounted, arena)
