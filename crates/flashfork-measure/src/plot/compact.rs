@@ -2,18 +2,21 @@
 
 use std::fmt::Write;
 
-/// What all labels are written in.
-const FONT: &str = r#" font-family="sans-serif""#;
+/// What labels are written in, unless something else is said.
+const FONT: [&str; 2] = [r#" font-family="sans-serif""#, r##" fill="#222""##];
 
 /// What is so unless something else is said.
 const DEFAULTS: [&str; 4] = [r#" opacity="1""#, r#" stroke-width="1""#, r#" text-anchor="start""#, r#" stroke="none""#];
 
 /// Leaves out of plotters' SVG what says nothing: attributes that are so anyway, digits behind a hundredth of a pixel,
-/// line ends around a label. What it says many times is said once: the font, a dashed line, which comes dash by dash,
-/// a box with a border, which comes as two, and what boxes or labels in a row look like.
+/// line ends around a label. What it says many times is said once: font and color of labels, a dashed line, which comes
+/// dash by dash, a box with a border, which comes as two, and what boxes or labels in a row look like.
 pub fn compact(svg: &str) -> String {
     let mut out = String::with_capacity(svg.len());
-    let short = |line: &str| DEFAULTS.iter().fold(line.replace(FONT, ""), |line, default| line.replace(default, ""));
+    let short = |line: &str| {
+        let line = line.replace("#222222", "#222").replace("#FFFFFF", "#FFF");
+        DEFAULTS.iter().chain(&FONT).fold(line, |line, default| line.replace(default, ""))
+    };
     let mut lines = svg.lines().map(|line| hundredths(&short(line))).peekable();
     while let Some(line) = lines.next() {
         if let Some((style, first)) = dash(&line) {
@@ -28,7 +31,7 @@ pub fn compact(svg: &str) -> String {
             let _ = writeln!(out, "{filled} {border}");
             lines.next();
         } else if let Some(rest) = line.strip_prefix("<svg ") {
-            let _ = writeln!(out, "<svg{FONT} {rest}");
+            let _ = writeln!(out, "<svg{} {rest}", FONT.concat());
         } else if line.starts_with("<text") && !line.ends_with("</text>") {
             let rest: String = lines.by_ref().take_while(|line| line != "</text>").collect();
             let _ = writeln!(out, "{line}{rest}</text>");
@@ -39,18 +42,23 @@ pub fn compact(svg: &str) -> String {
     rows(&out)
 }
 
-/// Boxes in a row that look alike become one path, and such labels or points a group.
+/// Boxes in a row, which lie beside each other, become a path for each look, and labels or points of one look a group.
 fn rows(svg: &str) -> String {
     let mut out = String::with_capacity(svg.len());
     let mut lines = svg.lines().peekable();
     while let Some(line) = lines.next() {
-        if let Some((look, mut path)) = outline(line) {
-            while let Some((_, next)) = lines.peek().and_then(|line| outline(line)).filter(|(other, _)| *other == look)
-            {
-                path += &next;
+        if let Some(first) = outline(line) {
+            let mut paths = vec![first];
+            while let Some((look, next)) = lines.peek().and_then(|line| outline(line)) {
+                match paths.iter_mut().find(|(other, _)| *other == look) {
+                    Some((_, path)) => *path += &next,
+                    None => paths.push((look, next)),
+                }
                 lines.next();
             }
-            let _ = writeln!(out, r#"<path {look} d="{path}"/>"#);
+            for (look, path) in paths {
+                let _ = writeln!(out, r#"<path {look} d="{path}"/>"#);
+            }
         } else if let Some((look, element)) = label(line) {
             let mut labels = vec![element];
             while let Some((_, next)) = lines.peek().and_then(|line| label(line)).filter(|(other, _)| *other == look) {
@@ -163,18 +171,16 @@ mod tests {
 </text>
 </svg>
 "##;
-        let want = r##"<svg font-family="sans-serif" width="9" height="9">
+        let want = r##"<svg font-family="sans-serif" fill="#222" width="9" height="9">
 <path fill="#FFECBE" stroke="#C8C8C8" d="M1,2h3v4h-3z"/>
-<text x="8" y="8" font-size="9.67" fill="#222222">1.2345 ms</text>
+<text x="8" y="8" font-size="9.67">1.2345 ms</text>
 <path fill="none" stroke="#595959" d="M90,332 90,337M95,332 95,337"/>
 <path fill="none" stroke="#000000" d="M95,332 95,337M1,2 3,4"/>
-<g fill="#222222">
 <circle cx="1" cy="4" r="3"/>
 <circle cx="2" cy="4" r="3"/>
-</g>
-<circle cx="3" cy="4" r="3" opacity="0.5" fill="#222222"/>
-<path fill="#FFFFFF" d="M1,2h3v4h-3zM5,2h3v4h-3z"/>
-<g font-size="9" fill="#222222">
+<circle cx="3" cy="4" r="3" opacity="0.5"/>
+<path fill="#FFF" d="M1,2h3v4h-3zM5,2h3v4h-3z"/>
+<g font-size="9">
 <text x="1" y="8" dy="0.5ex">1</text>
 <text x="5" y="8" dy="0.5ex">2 &gt; 1</text>
 </g>
