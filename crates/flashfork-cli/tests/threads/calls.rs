@@ -11,7 +11,6 @@ fn calls_that_had_transferred_a_part_go_on_with_the_rest() {
         r#"
 #include <sys/sendfile.h>
 #include <sys/uio.h>
-#include <sys/ioctl.h>
 #include <sys/random.h>
 #define BIG 1000000
 static int p[2], s[2], t2[2], v[2], m[2], sf[2], d[2];
@@ -90,7 +89,7 @@ int main(void) {
 }
 "#,
     );
-    let command = ["warm", "--threads", "--ready", "call", "t", "--", program.path()];
+    let command = program.warms();
     let mut warm = program.place.flashfork(&command).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     until("it is ready", || !program.place.list().is_empty());
     let mut first = Vec::new();

@@ -57,7 +57,7 @@ fn clones_have_no_descriptor_that_the_program_has_not() {
     good(program.place.run(&["rm", "t"]));
     // Where output and errors are one pipe they are parted.
     let (read, write) = std::io::pipe().unwrap();
-    let mut warm = program.place.flashfork(&["warm", "--threads", "--ready", "call", "t", "--", program.path()]);
+    let mut warm = program.place.flashfork(&program.warms());
     assert!(warm.stdout(write.try_clone().unwrap()).stderr(write).status().unwrap().success());
     drop((warm, read));
     assert_eq!((stdout(&clone()), stderr(&clone())), ("0 1 2 ", ""));
@@ -277,11 +277,10 @@ static void *serve(void *x) {
     for (;;) { int c = accept(fd, 0, 0); char b[64]; int n = read(c, b, 64); dprintf(c, "%d:%.*s", getpid(), n, b); close(c); }
 }
 int main(void) {
-    fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
-    bind(fd, (void *)&a, n); listen(fd, 16); getsockname(fd, (void *)&a, &n);
+    int port = listens(&fd);
     pthread_t t; pthread_create(&t, 0, serve, 0);
     READY;
-    printf("%d\n", ntohs(a.sin_port)); fflush(stdout);
+    printf("%d\n", port); fflush(stdout);
     char b[8]; while (read(0, b, 8) > 0);
 }
 "#,
@@ -338,7 +337,7 @@ int main(void) {
 fn copies_of_output_and_errors_that_were_one_file_are_told_apart() {
     let program = Program::new(COPIES);
     let (mut read, write) = std::io::pipe().unwrap();
-    let command = ["warm", "--threads", "--ready", "call", "t", "--", program.path()];
+    let command = program.warms();
     let mut command = program.place.flashfork(&command);
     let mut warm = command.stdout(write.try_clone().unwrap()).stderr(write).spawn().unwrap();
     // Its ends of the pipe.
@@ -356,7 +355,7 @@ fn copies_of_output_and_errors_that_are_one_file_are_refused() {
     let program = Program::new(COPIES);
     let path = program.place.at("log");
     let file = std::fs::File::create(&path).unwrap();
-    let command = ["warm", "--threads", "--ready", "call", "t", "--", program.path()];
+    let command = program.warms();
     let mut warm = program.place.flashfork(&command);
     assert!(!warm.stdout(file.try_clone().unwrap()).stderr(file).status().unwrap().success());
     let said = std::fs::read_to_string(&path).unwrap();

@@ -252,11 +252,7 @@ fn whatever_is_killed_at_any_moment_nothing_is_left() {
             open = open_of_template(place);
         }
         let what = ["waits", "exit", "orphan"][draw(3) as usize];
-        let command = if warms {
-            vec!["warm", "--threads", "--ready", "call", "t", "--", program.path()]
-        } else {
-            vec!["clone", "t", what]
-        };
+        let command = if warms { program.warms().to_vec() } else { vec!["clone", "t", what] };
         let mut command = place.flashfork(&command);
         let mut command = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_micros(draw(if warms { 60_000 } else { 12_000 })));

@@ -57,7 +57,7 @@ fn what_a_filter_refuses_is_said_in_one_line_with_what_still_works() {
             _ if call == libc::SYS_setns => "forbids it",
             _ => reason,
         };
-        let warm = program.place.flashfork(&["warm", "--threads", "--ready", "call", "t", "--", program.path()]);
+        let warm = program.place.flashfork(&program.warms());
         let refused = under(warm, call, errno).output().unwrap();
         let said = line(&refused);
         assert!(said.contains("can't be a template with threads") && said.contains(reason), "{call}: {said}");

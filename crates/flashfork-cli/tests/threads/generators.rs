@@ -101,7 +101,6 @@ fn a_program_with_rand_that_notices_no_fork_is_refused_unless_it_renews_that() {
     let program = |name: &str, renews: bool| {
         let source = format!(
             r#"
-int flashfork_on_clone(int (*)(void *), void *) __attribute__((weak));
 static int renew(void *x) {{ return 0; }}
 static const char *volatile named = "/registry/{name}/src/rngs/thread.rs";
 int main(void) {{
@@ -127,7 +126,6 @@ fn generators_of_threads_are_renewed_by_a_function_that_counts() {
     let program = Program::new(
         r#"
 #include <sys/random.h>
-int flashfork_on_clone(int (*)(void *), void *) __attribute__((weak));
 static const char *volatile named = "/registry/rand-0.9.2/src/rngs/thread.rs";
 static unsigned long clones; static __thread unsigned long seen, state; static pthread_barrier_t before, after;
 static int count(void *x) { __atomic_fetch_add(&clones, 1, __ATOMIC_RELAXED); return 0; }

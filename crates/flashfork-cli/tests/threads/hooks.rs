@@ -6,7 +6,6 @@ use crate::programs::Program;
 /// Before each program here.
 const HOOKS: &str = r"
 #include <sys/random.h>
-int flashfork_on_clone(int (*)(void *), void *) __attribute__((weak));
 ";
 
 fn program(source: &str) -> Program {

@@ -153,7 +153,6 @@ fn a_virtual_machine_in_another_program_is_refused() {
         "program",
         r#"
 #include <dlfcn.h>
-int flashfork_ready(int *, char ***) __attribute__((weak));
 int main(int argc, char **argv) { if (!dlopen(argv[1], RTLD_NOW)) return 1; flashfork_ready(0, 0); return 0; }
 "#,
         &["-ldl"],

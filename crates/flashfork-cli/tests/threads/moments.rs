@@ -14,10 +14,9 @@ static void *serve(void *x) {
 }
 int main(int argc, char **argv) {
     for (int i = 0; i < 50000000; i++) work++;
-    fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
-    bind(fd, (void *)&a, n); listen(fd, 16); getsockname(fd, (void *)&a, &n);
+    int port = listens(&fd);
     pthread_t t; pthread_create(&t, 0, serve, 0);
-    printf("port %d\n", ntohs(a.sin_port)); fflush(stdout);
+    printf("port %d\n", port); fflush(stdout);
     for (;;) pause();
 }
 "#;
@@ -130,7 +129,6 @@ fn no_line_is_lost_between_template_and_clone() {
 fn a_program_that_was_ready_by_itself_keeps_what_it_has_set() {
     let program = Program::new(
         r#"
-#include <sys/resource.h>
 int main(void) {
     another();
     umask(027); chdir("/usr"); setpriority(PRIO_PROCESS, 0, 5);

@@ -1,18 +1,12 @@
 //! Node in clones: what they have for themselves, and what they run. The reference is Node started anew.
 
 use crate::place::{Place, assert_says, both, good, stderr, stdout};
-use std::process::{Command, Output, Stdio};
+use crate::runtimes::together;
+use std::process::{Command, Output};
 use std::{collections::BTreeSet, os::unix::process::ExitStatusExt};
 
 fn warm(place: &Place, options: &[&str], command: &[&str]) {
     good(place.run(&[&["warm", "--threads"], options, &["t", "--"], command].concat()));
-}
-
-/// So many clones at a time, all to their end.
-fn together(place: &Place, count: usize) -> Vec<Output> {
-    let start = |_| place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let all: Vec<_> = (0..count).map(start).collect();
-    all.into_iter().map(|clone| clone.wait_with_output().unwrap()).collect()
 }
 
 /// As npm's are.
@@ -28,7 +22,7 @@ fn a_script_that_becomes_node_is_followed() {
     let go = place.at("go");
     warm(&place, &["--ready", "line:^up$"], &["sh", wrapper.to_str().unwrap(), go.to_str().unwrap()]);
     std::fs::write(&go, "").unwrap();
-    let drawn: BTreeSet<_> = together(&place, 4).iter().map(|clone| stdout(clone).to_owned()).collect();
+    let drawn: BTreeSet<_> = together(&place, 4, &[]).iter().map(|clone| stdout(clone).to_owned()).collect();
     assert!(drawn.len() == 4 && drawn.iter().all(|line| line.starts_with("0.")), "{drawn:?}");
 }
 
@@ -82,7 +76,7 @@ fn no_value_of_nodes_generators_comes_twice_in_clones_and_their_template() {
     let script = place.file("main.js", GENERATORS);
     warm(&place, &["--ready", "line:^warm "], &["node", script.to_str().unwrap()]);
     let mut seen = BTreeSet::new();
-    for clone in (0..2).map(|_| place.cloned()).chain(together(&place, 3)) {
+    for clone in (0..2).map(|_| place.cloned()).chain(together(&place, 3, &[])) {
         assert_eq!((stderr(&clone), clone.status.code()), ("", Some(0)));
         let lines: Vec<_> = stdout(&clone).lines().collect();
         let (numbers, values) = lines.split_last().unwrap();
@@ -307,7 +301,7 @@ fn a_node_whose_event_loop_would_have_a_ring_is_cloned() {
     let options = ["warm", "--threads", "--ready", "listen", "t", "--", "node", script.to_str().unwrap()];
     let warm = place.flashfork(&options).env("UV_USE_IO_URING", "1").output().unwrap();
     assert_eq!((warm.status.code(), stderr(&warm)), (Some(0), ""));
-    for clone in together(&place, 3) {
+    for clone in together(&place, 3, &[]) {
         assert_eq!(both(&clone), ("true\n", ""));
     }
 }

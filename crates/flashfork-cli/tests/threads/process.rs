@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
     );
     let place = &program.place;
     let [file, go] = ["pid", "go"].map(|name| place.at(name));
-    let mut warm = place.flashfork(&["warm", "--threads", "--ready", "call", "t", "--", program.path()]);
+    let mut warm = place.flashfork(&program.warms());
     let mut warm = warm.args([&file, &go]).stdout(Stdio::null()).spawn().unwrap();
     let noted = || std::fs::read_to_string(&file).ok()?.strip_suffix('\n')?.parse::<i32>().ok();
     until("it has noted its number", || noted().is_some());

@@ -44,7 +44,6 @@ const BEGIN: &str = r#"
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <netinet/in.h>
-int flashfork_ready(int *, char ***) __attribute__((weak));
 #define READY (flashfork_ready ? flashfork_ready(0, 0) : 0)
 /* Until a thread of this process sleeps in the kernel, by its number. */
 static void until_asleep(int tid) {
@@ -58,6 +57,11 @@ static void until_asleep(int tid) {
     }
 }
 static void *idle(void *x) { for (;;) pause(); }
+/* Makes a socket that listens, and returns its port. */
+static int listens(int *fd) {
+    *fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
+    bind(*fd, (void *)&a, n); listen(*fd, 16); getsockname(*fd, (void *)&a, &n); return ntohs(a.sin_port);
+}
 /* Makes a thread that does nothing. */
 static pthread_t another(void) { pthread_t t; pthread_create(&t, 0, idle, 0); return t; }
 "#;
@@ -85,8 +89,12 @@ impl Program {
     }
 
     pub fn try_warm(&self, arguments: &[&str]) -> Output {
-        let command = ["warm", "--threads", "--ready", "call", "t", "--", self.path()];
-        self.place.run(&[&command[..], arguments].concat())
+        self.place.run(&[&self.warms()[..], arguments].concat())
+    }
+
+    /// The command of a template `t` of it.
+    pub fn warms(&self) -> [&str; 7] {
+        ["warm", "--threads", "--ready", "call", "t", "--", self.path()]
     }
 
     /// What came of a clone of that.

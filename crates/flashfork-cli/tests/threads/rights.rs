@@ -1,6 +1,6 @@
 //! Whoever takes a program over has no more rights than the program has.
 
-use crate::place::{assert_says, line, pids, stderr, until};
+use crate::place::{assert_says, line, pids, processes, stderr, until};
 use crate::programs::Program;
 use std::fs;
 use std::{path::Path, process::Stdio};
@@ -16,12 +16,11 @@ pub struct Rights {
 /// Of a process and of all others in its memory.
 pub fn of_one_memory(pid: i32) -> Vec<Rights> {
     const KCMP_VM: i32 = 1;
-    let all = fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
     let shares = |other: &i32| {
         // SAFETY: takes numbers.
         unsafe { libc::syscall(libc::SYS_kcmp, pid, *other, KCMP_VM, 0, 0) == 0 }
     };
-    let all: Vec<_> = all.filter(shares).filter_map(of).collect();
+    let all: Vec<_> = processes().filter(shares).filter_map(of).collect();
     assert!(!all.is_empty());
     all
 }
@@ -42,9 +41,7 @@ fn of(pid: i32) -> Option<Rights> {
 
 /// A process that has become this program.
 pub fn running(program: &Path) -> Option<i32> {
-    let all = fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
-    let mut all = all.filter(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == program));
-    all.next()
+    processes().find(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == program))
 }
 
 /// It gives root up, and filters its calls, and then looks for a process of which it could make use.
@@ -87,7 +84,7 @@ fn nothing_in_a_programs_memory_has_rights_that_it_gave_up() {
         fs::write(&found, "").unwrap();
         fs::set_permissions(&found, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
         let _ = fs::remove_file(&go);
-        let command = ["warm", "--threads", "--ready", "call", "t", "--", program.path()];
+        let command = program.warms();
         let mut warm = place.flashfork(&command);
         let warm = warm.args([&found, &go]).args(more).stderr(Stdio::piped()).spawn().unwrap();
         let told = || fs::read_to_string(&found).unwrap();

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 const PYTHON: &str = "/usr/bin/python3";
 
 /// So many clones at a time, all to their end.
-fn together(place: &Place, count: usize, arguments: &[&str]) -> Vec<Output> {
+pub fn together(place: &Place, count: usize, arguments: &[&str]) -> Vec<Output> {
     let start = |_| {
         let mut command = place.flashfork(&[&["clone", "t"], arguments].concat());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()

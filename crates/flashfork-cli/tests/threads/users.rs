@@ -17,7 +17,6 @@ const PROGRAM: &str = r#"
 #include <unistd.h>
 #include <sys/types.h>
 #include <dirent.h>
-int flashfork_ready(int *, char ***) __attribute__((weak));
 static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
     pthread_t t; pthread_create(&t, 0, other, 0);
@@ -111,7 +110,6 @@ fn a_deleted_file_that_an_ordinary_user_can_not_read_is_refused() {
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-int flashfork_ready(int *, char ***) __attribute__((weak));
 static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
     char n[] = "/tmp/ff-XXXXXX"; int fd = mkstemp(n), written = fd < 0 ? -1 : open(n, O_WRONLY);
@@ -135,7 +133,6 @@ fn no_clone_has_pipes_with_less_room_than_the_programs() {
     let source = r#"
 #include <fcntl.h>
 #include <unistd.h>
-int flashfork_ready(int *, char ***) __attribute__((weak));
 int main(void) {
     int p[2]; for (int i = 0; i < 40; i++) { pipe(p); fcntl(*p, 1031, 1 << 20); }
     int had = fcntl(*p, 1032);
@@ -157,8 +154,6 @@ fn functions_for_clones_of_an_ordinary_user_run() {
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
-int flashfork_ready(int *, char ***) __attribute__((weak));
-int flashfork_on_clone(int (*)(void *), void *) __attribute__((weak));
 static int ran;
 static int renew(void *x) { ran++; return 0; }
 static void *other(void *x) { for (;;) pause(); }
@@ -220,7 +215,7 @@ fn nothing_in_the_memory_of_an_ordinary_users_program_has_capabilities() {
     let Some(other) = Other::new() else { return };
     let program = other.place.program(
         "waits",
-        "#include <unistd.h>\nint flashfork_ready(int *, char ***) __attribute__((weak));
+        "#include <unistd.h>
 int main(int argc, char **argv) { while (access(argv[1], F_OK)) usleep(1000); flashfork_ready(&argc, &argv); }",
     );
     let go = other.place.at("go");
@@ -241,7 +236,6 @@ fn a_program_that_may_not_be_looked_at_is_cloned() {
     other.place.program(
         "hides",
         "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n#include <sys/prctl.h>
-int flashfork_ready(int *, char ***) __attribute__((weak));
 static void *waits(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
     prctl(PR_SET_DUMPABLE, 0); pthread_t t; pthread_create(&t, 0, waits, 0); int p[2]; pipe(p); FILE *f = tmpfile(); fputs(\"x\", f); fflush(f);

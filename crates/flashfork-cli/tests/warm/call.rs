@@ -7,7 +7,6 @@ use std::process::Command;
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
-int flashfork_ready(int *, char ***) __attribute__((weak));
 int main(int argc, char **argv) {
     if (argc > 1 && argv[1][0] == 'x') return 9;
     puts("warming");

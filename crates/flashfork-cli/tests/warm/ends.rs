@@ -1,6 +1,6 @@
 //! How clones end, and what is left when somebody dies.
 
-use crate::place::{Place, assert_says, flashfork, good, kill, line, signal, state, stderr, stdout, until};
+use crate::place::{Place, assert_says, flashfork, good, kill, line, processes, signal, state, stderr, stdout, until};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -33,13 +33,12 @@ fn waiting(place: &Place, script: &str) -> (Child, i32) {
 
 /// Processes of a group that live.
 fn group(pid: i32) -> usize {
-    let all = fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
-    all.filter(|p| {
+    let lives = |p: &i32| {
         let stat = fs::read_to_string(format!("/proc/{p}/stat")).unwrap_or_default();
         let fields: Vec<_> = stat.rsplit_once(") ").map_or(Vec::new(), |(_, rest)| rest.split(' ').collect());
         fields.get(2) == Some(&pid.to_string().as_str()) && state(*p).is_some()
-    })
-    .count()
+    };
+    processes().filter(lives).count()
 }
 
 #[test]

@@ -93,14 +93,16 @@ impl Place {
         sh
     }
 
-    /// Compiles a C program.
+    /// Compiles a C program, which finds flashfork's functions declared.
     pub fn program(&self, name: &str, source: &str) -> PathBuf {
         self.program_with(name, source, &[])
     }
 
     pub fn program_with(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
         let (text, program) = (self.at(format!("{name}.c")), self.at(name));
-        fs::write(&text, source).unwrap();
+        let functions = "int flashfork_ready(int *, char ***) __attribute__((weak));
+            int flashfork_on_clone(int (*)(void *), void *) __attribute__((weak));";
+        fs::write(&text, format!("{functions}\n{source}")).unwrap();
         let mut cc = Command::new("cc");
         assert!(cc.args(["-O1", "-pthread", "-o"]).arg(&program).arg(&text).args(flags).status().unwrap().success());
         program
@@ -196,11 +198,15 @@ impl Drop for FalseTemplate {
     }
 }
 
+/// All there are.
+pub fn processes() -> impl Iterator<Item = i32> {
+    fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok())
+}
+
 /// Processes that live and were started in this place, of programs whose name begins so.
 pub fn pids(place: &Place, name: &str) -> Vec<i32> {
     let mark = format!("XDG_RUNTIME_DIR={}", place.path().display());
-    let all = fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
-    let ours = all.filter(|pid| {
+    let ours = processes().filter(|pid| {
         let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         comm.starts_with(name) && variables.split(|b| *b == 0).any(|v| v == mark.as_bytes()) && state(*pid).is_some()

@@ -15,6 +15,15 @@ fn same(place: &Place, interpreter: &str, arguments: &[&str]) {
     assert_eq!(all(&clone), all(&cold), "{arguments:?}");
 }
 
+/// The same from a pipe, which has an argument.
+fn same_piped(place: &Place, interpreter: &str, program: &str) {
+    let piped = |interpreter: &str| {
+        let mut sh = place.sh(&format!("cat program | {interpreter} - a"));
+        outcome(&sh.current_dir(place.path()).output().unwrap())
+    };
+    assert_eq!(piped(&format!("{} clone t", flashfork())), piped(interpreter), "{program}");
+}
+
 /// The same with streams that a shell has led elsewhere or closed.
 fn same_with(place: &Place, interpreter: &str, streams: &str, arguments: &[&str]) {
     let run = |program: &[&str]| {
@@ -211,12 +220,7 @@ fn perl_reads_on_behind_a_program_from_standard_input() {
         for streams in ["<program", "<<'END OF PROGRAM'\n$(cat program)\nEND OF PROGRAM\n"] {
             same_with(&place, PERL, streams, &[]);
         }
-        let piped = |interpreter: &str| {
-            let mut sh = place.sh(&format!("cat program | {interpreter} - a"));
-            let output = sh.current_dir(place.path()).output().unwrap();
-            outcome(&output)
-        };
-        assert_eq!(piped(&format!("{} clone t", flashfork())), piped(PERL), "{program}");
+        same_piped(&place, PERL, program);
     }
 }
 
@@ -436,12 +440,7 @@ fn ruby_reads_on_behind_a_program_and_finds_its_end_as_the_parser_does() {
             same_with(&place, RUBY, streams, &[]);
             same_with(&place, RUBY, streams, &["program", "a"]);
         }
-        let piped = |interpreter: &str| {
-            let mut sh = place.sh(&format!("cat program | {interpreter} - a"));
-            let output = sh.current_dir(place.path()).output().unwrap();
-            outcome(&output)
-        };
-        assert_eq!(piped(&format!("{} clone t", flashfork())), piped(RUBY), "{program}");
+        same_piped(&place, RUBY, program);
     }
 }
 

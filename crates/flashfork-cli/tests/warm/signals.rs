@@ -56,18 +56,22 @@ fn stopping_and_continuing_is_for_both() {
     let pid = i32::try_from(command.id()).unwrap();
     for stop in [libc::SIGTSTP, libc::SIGTSTP] {
         signal(&command, stop);
-        until("both are stopped", || state(pid) == Some('T') && state(clone) == Some('T'));
+        both_are(true, pid, clone);
         signal(&command, libc::SIGCONT);
-        until("both go on", || state(pid) != Some('T') && state(clone) != Some('T'));
+        both_are(false, pid, clone);
     }
     // A clone that stops itself.
     crate::place::kill(clone, libc::SIGSTOP);
-    until("both are stopped", || state(pid) == Some('T') && state(clone) == Some('T'));
+    both_are(true, pid, clone);
     signal(&command, libc::SIGCONT);
     drop(command.stdin.take());
     let mut text = String::new();
     output.read_to_string(&mut text).unwrap();
     assert_eq!((text.as_str(), command.wait().unwrap().code()), ("on\n", Some(0)));
+}
+
+fn both_are(stopped: bool, one: i32, other: i32) {
+    until("both are stopped or go on", || [one, other].iter().all(|pid| (state(*pid) == Some('T')) == stopped));
 }
 
 /// Who stops and continues the clone itself, as debuggers do, finds its command to be one job with it.
@@ -79,9 +83,9 @@ fn a_clone_that_others_stop_and_continue_takes_its_command_along() {
     let pid = i32::try_from(command.id()).unwrap();
     for _ in 0..20 {
         crate::place::kill(clone, libc::SIGSTOP);
-        until("both are stopped", || state(pid) == Some('T') && state(clone) == Some('T'));
+        both_are(true, pid, clone);
         crate::place::kill(clone, libc::SIGCONT);
-        until("both go on", || state(pid) != Some('T') && state(clone) != Some('T'));
+        both_are(false, pid, clone);
     }
     // However fast that goes, they end up alike.
     for _ in 0..200 {
@@ -89,7 +93,7 @@ fn a_clone_that_others_stop_and_continue_takes_its_command_along() {
         crate::place::kill(clone, libc::SIGCONT);
     }
     crate::place::kill(clone, libc::SIGSTOP);
-    until("both are stopped", || state(pid) == Some('T') && state(clone) == Some('T'));
+    both_are(true, pid, clone);
     crate::place::kill(clone, libc::SIGKILL);
     assert_eq!(command.wait().unwrap().signal(), Some(libc::SIGKILL), "a stopped command ends with its clone");
 }
@@ -106,9 +110,9 @@ fn a_clone_is_continued_once() {
     output.read_line(&mut text).unwrap();
     let (pid, clone) = (i32::try_from(command.id()).unwrap(), text.trim().parse().unwrap());
     crate::place::kill(clone, libc::SIGSTOP);
-    until("both are stopped", || state(pid) == Some('T') && state(clone) == Some('T'));
+    both_are(true, pid, clone);
     crate::place::kill(clone, libc::SIGCONT);
-    until("both go on", || state(pid) != Some('T') && state(clone) != Some('T'));
+    both_are(false, pid, clone);
     // The command has read all its signals by the time the last has gone through it.
     signal(&command, libc::SIGTERM);
     text.clear();

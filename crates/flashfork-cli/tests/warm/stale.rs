@@ -26,8 +26,24 @@ fn warm(place: &Place, code: &str) {
     place.warm(&[PYTHON, "-c", &code]);
 }
 
+const LOGS: &str = "import mine; open(sys.path[0] + '/log', 'a').write('x')";
+
+/// Clones at a time, after each change.
+fn all_get_what_one_has_warmed(place: &Place, clone: &[&str]) {
+    for round in 2..5 {
+        write(place, "mine.py", &format!("value = {round}\n"));
+        let words = [clone, &["t", "-c", "import mine; print(mine.value)"]].concat();
+        let all: Vec<_> = (0..16).map(|_| place.flashfork(&words).stdout(Stdio::piped()).spawn().unwrap()).collect();
+        for clone in all {
+            let output = clone.wait_with_output().unwrap();
+            assert_eq!((stdout(&output), output.status.code()), (&*format!("{round}\n"), Some(0)));
+        }
+        assert_eq!(fs::read_to_string(place.at("log")).unwrap().len(), round);
+    }
+}
+
 /// What a clone prints, which there must be.
-fn shown(place: &Place, code: &str) -> String {
+pub fn shown(place: &Place, code: &str) -> String {
     let output = place.run(&["clone", "t", "-c", code]);
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
     stdout(&output).trim_end().to_owned()
@@ -299,20 +315,8 @@ fn a_warm_up_that_fails_leaves_the_old_template_and_says_why() {
 fn of_many_fresh_clones_one_warms_and_none_is_lost() {
     let place = Place::new();
     write(&place, "mine.py", "value = 1\n");
-    let log = place.at("log");
-    warm(&place, &format!("import mine, time; open({log:?}, 'a').write('x')"));
-    for round in 2..5 {
-        write(&place, "mine.py", &format!("value = {round}\n"));
-        let code = "import mine; print(mine.value)";
-        let all: Vec<_> = (0..16)
-            .map(|_| place.flashfork(&["clone", "--fresh", "t", "-c", code]).stdout(Stdio::piped()).spawn().unwrap())
-            .collect();
-        for clone in all {
-            let output = clone.wait_with_output().unwrap();
-            assert_eq!((stdout(&output), output.status.code()), (&*format!("{round}\n"), Some(0)));
-        }
-        assert_eq!(fs::read_to_string(&log).unwrap().len(), round);
-    }
+    warm(&place, LOGS);
+    all_get_what_one_has_warmed(&place, &["clone", "--fresh"]);
     until("one template is left", || pids(&place, "python3").len() <= 2);
 }
 
@@ -338,7 +342,6 @@ fn a_template_with_threads_is_made_anew_too() {
     let (program, text) = (
         place.at("small"),
         "#include <stdio.h>
-int flashfork_ready(int *, char ***) __attribute__((weak));
 int main(int argc, char **argv) { flashfork_ready(&argc, &argv); puts(WORD); return 0; }",
     );
     let make = |word: &str| {
@@ -390,20 +393,8 @@ fn the_next_clone_of_a_watched_template_finds_it_made_anew() {
 fn of_many_clones_of_a_watched_template_one_warms_and_none_is_lost() {
     let place = Place::new();
     write(&place, "mine.py", "value = 1\n");
-    let log = place.at("log");
-    watch(&place, &format!("import mine; open({log:?}, 'a').write('x')"));
-    for round in 2..5 {
-        write(&place, "mine.py", &format!("value = {round}\n"));
-        let code = "import mine; print(mine.value)";
-        let all: Vec<_> = (0..16)
-            .map(|_| place.flashfork(&["clone", "t", "-c", code]).stdout(Stdio::piped()).spawn().unwrap())
-            .collect();
-        for clone in all {
-            let output = clone.wait_with_output().unwrap();
-            assert_eq!((stdout(&output), output.status.code()), (&*format!("{round}\n"), Some(0)));
-        }
-        assert_eq!(fs::read_to_string(&log).unwrap().len(), round);
-    }
+    watch(&place, LOGS);
+    all_get_what_one_has_warmed(&place, &["clone"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Programs that become another one, which is followed, or start another one, which is told.
 
 use crate::place::{Place, assert_says, both, good, line, stderr, stdout};
+use crate::stale::shown;
 use std::fs;
 use std::{os::unix::fs::PermissionsExt, process::Stdio};
 
@@ -8,13 +9,6 @@ fn script(place: &Place, name: &str, text: &str) -> String {
     let path = place.file(name, text);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path.to_str().unwrap().to_owned()
-}
-
-/// What a clone prints, which there must be.
-fn shown(place: &Place, code: &str) -> String {
-    let output = place.run(&["clone", "t", "-c", code]);
-    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
-    stdout(&output).trim_end().to_owned()
 }
 
 /// A template `t` of this command behind a wrapper, which must be Python.
@@ -230,7 +224,6 @@ fn a_program_by_an_interpreters_name_that_is_none_is_told() {
 fn a_program_that_calls_is_followed_to_as_well() {
     let place = Place::new();
     let text = "#include <stdio.h>
-int flashfork_ready(int *, char ***) __attribute__((weak));
 int main(int argc, char **argv) { flashfork_ready(&argc, &argv); puts(argv[argc - 1]); return 0; }";
     let program = place.program("calls", text);
     let command = format!("exec {} first", program.display());
