@@ -9,7 +9,9 @@
 const fs = require('fs');
 const Module = require('module');
 const path = require('path');
+const { Readable, Writable } = require('stream');
 const threads = require('worker_threads');
+const tty = require('tty');
 
 // Where a program is ready, as the shim says it.
 const [AT_CALL, AUTO] = [1, 2];
@@ -56,6 +58,8 @@ function begin(shim) {
         const ready = () => { throw new Error('flashfork: ready() is for the main thread'); };
         return { ready };
     }
+    renewOutput('stdout', 1, isClone);
+    renewOutput('stderr', 2, isClone);
     if (at === AUTO) {
         renewInput(isClone);
         process.once('beforeExit', () => launch(shim));
@@ -166,10 +170,31 @@ function loadInWorkers() {
     });
 }
 
+// Node keeps a stream for the kind of file that it finds first. So the warm-up has one of this script's, clones Node's.
+function renewOutput(name, fd, isClone) {
+    const property = Object.getOwnPropertyDescriptor(process, name);
+    const write = (bytes, _, done) => done(fs.writeFileSync(fd, bytes));
+    let warm, own;
+    const get = () => {
+        if (own !== undefined) return own;
+        if (!isClone()) {
+            warm = warm || Object.assign(tty.isatty(fd) ? new tty.WriteStream(fd) : new Writable({ write }), { fd });
+            return warm;
+        }
+        own = property.get.call(process);
+        warm?.listeners('error').forEach((one) => own.on('error', one));
+        if (warm?.hasOwnProperty('write')) own.write = warm.write;
+        return own;
+    };
+    Object.defineProperty(process, name, { ...property, get });
+    // It would keep the first, too.
+    const set = (value) => Object.defineProperty(console, `_${name}`, { value, writable: true });
+    Object.defineProperty(console, `_${name}`, { get: () => process[name], set, configurable: true });
+}
+
 // A template has no input; Node reads it where no script is named, and keeps what it has read from.
 function renewInput(isClone) {
     const property = Object.getOwnPropertyDescriptor(process, 'stdin');
-    const { Readable } = require('stream');
     const none = new Readable({ read() { this.push(null); } });
     Object.defineProperty(process, 'stdin', { ...property, get: () => isClone() ? property.get.call(process) : none });
 }

@@ -1,6 +1,6 @@
 //! Node in clones: what they have for themselves, and what they run. The reference is Node started anew.
 
-use crate::place::{Place, assert_says, both, good, stderr, stdout};
+use crate::place::{Place, assert_says, both, flashfork, good, stderr, stdout};
 use crate::runtimes::together;
 use std::process::{Command, Output};
 use std::{collections::BTreeSet, os::unix::process::ExitStatusExt};
@@ -206,6 +206,23 @@ fn a_clone_of_node_runs_what_its_caller_names_as_node_does() {
     let refused = run(place.flashfork(&["clone", "t"]), &["--inspect", main]);
     assert_eq!(refused.status.code(), Some(9));
     assert_says(stderr(&refused), "write --inspect where it is warmed");
+}
+
+#[test]
+fn output_of_a_node_clone_is_for_the_kind_of_file_that_its_caller_has() {
+    let place = Place::new();
+    place.file("warm.js", "console.log({ w: 1 }); console.error(1); process.stdout.on('error', () => 0)");
+    place
+        .file("show.js", "console.log(process.stdout.isTTY, process.stdout.listenerCount('error')); console.error({})");
+    for warmed in [true, false] {
+        place.written(warmed, &format!("{} warm --threads t -- node -r ./warm.js", flashfork()));
+        for terminal in [true, false] {
+            let clone = place.written(terminal, &format!("{} clone t show.js", flashfork()));
+            let plain = place.written(terminal, "node -r ./warm.js show.js");
+            assert!(!clone.is_empty() && plain.ends_with(&clone), "{clone:?} {plain:?}");
+        }
+        place.run(&["rm", "t"]);
+    }
 }
 
 #[test]

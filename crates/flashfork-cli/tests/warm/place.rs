@@ -93,6 +93,13 @@ impl Place {
         sh
     }
 
+    /// What a command writes to a terminal, or into a pipe.
+    pub fn written(&self, terminal: bool, command: &str) -> String {
+        let sh = if terminal { "script -qec \"$0\" /dev/null" } else { "eval \"$0\" 2>&1 | cat" };
+        let output = self.sh(sh).arg(command).current_dir(self.path()).stdin(Stdio::null()).output().unwrap();
+        stdout(&output).to_owned()
+    }
+
     /// Compiles a C program, which finds flashfork's functions declared.
     pub fn program(&self, name: &str, source: &str) -> PathBuf {
         self.program_with(name, source, &[])
