@@ -389,6 +389,20 @@ two
 }
 
 #[test]
+fn ruby_writes_lines_at_once_on_its_callers_terminal() {
+    let place = Place::new();
+    for warmed in [true, false] {
+        place.written(warmed, &format!("{} warm t -- {RUBY} -e 1", flashfork()));
+        for terminal in [true, false] {
+            let code = "-e 'puts 1; STDERR.syswrite 2; p STDOUT.sync'";
+            let clone = place.written(terminal, &format!("{} clone t {code}", flashfork()));
+            assert_eq!(clone, place.written(terminal, &format!("{RUBY} {code}")));
+        }
+        place.run(&["rm", "t"]);
+    }
+}
+
+#[test]
 fn ruby_tells_of_errors_as_ever() {
     let place = Place::new();
     place.warm(&[RUBY, "-e", "nil"]);

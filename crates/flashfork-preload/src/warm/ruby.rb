@@ -13,6 +13,7 @@ lambda do
   end
   STDOUT.flush
   STDERR.flush
+  terminal = STDOUT.tty?
   Process.warmup if Process.respond_to?(:warmup)
   loop do
     syscall(call, ready, 5)
@@ -49,7 +50,12 @@ lambda do
   ENV.replace(all.(variable).map { |s| s.split("=", 2) }.select { |k, v| v && !k.empty? }.reverse.to_h)
   $VERBOSE = verbose
   srand
-  STDOUT.sync = true if STDOUT.tty?
+  # Ruby has looked at its start whether lines are to be written at once.
+  if STDOUT.tty? != terminal
+    sync = STDOUT.sync
+    STDOUT.reopen(IO.for_fd(1, STDOUT.binmode? ? "wb" : "w", autoclose: false))
+    STDOUT.sync = sync
+  end
   pieces = []
   ruby = File.read("/proc/self/cmdline")[/\A[^\0]*/]
   refuse = lambda do |text, status = 1|
