@@ -84,6 +84,7 @@ function hideFromChildren() {
         else process.env.NODE_OPTIONS = rest;
     }
     if (process.execArgv[0] === own) process.execArgv.shift();
+    else if (!threads.isMainThread) process.execArgv = threads.getEnvironmentData?.('flashfork-argv') ?? process.execArgv;
 }
 
 function renewRandom(shim, word) {
@@ -221,12 +222,24 @@ function launch(shim) {
     setImmediate(() => run(args));
 }
 
+const EVALUATES = /^(-e|-pe?|--eval|--print)$/;
+
 function run([first, ...rest]) {
     const node = process.execPath;
+    const evaluates = EVALUATES.test(first) && rest.length > 0;
+    // Without the warm-up's code.
+    process.execArgv = process.execArgv.filter((word, i, all) =>
+        !EVALUATES.test(word.split('=')[0]) && !(EVALUATES.test(all[i - 1]) && word === process._eval));
+    delete process._eval;
+    if (evaluates) {
+        process._eval = rest[0];
+        process.execArgv.push(first, rest[0]);
+    }
+    threads.setEnvironmentData?.('flashfork-argv', process.execArgv);
     if (first === undefined || first === '-') {
         process.argv = first === undefined ? [node] : [node, first, ...rest];
         readAll((code) => evaluate('[stdin]', code, false));
-    } else if (['-e', '--eval', '-p', '--print', '-pe'].includes(first) && rest.length > 0) {
+    } else if (evaluates) {
         process.argv = [node, ...rest.slice(rest[1] === '--' ? 2 : 1)];
         evaluate('[eval]', rest[0], first.startsWith('-p') || first === '--print');
     } else if (first.startsWith('-') && first !== '--') {

@@ -152,7 +152,7 @@ fn nodes_functions_look_as_they_did_and_its_children_know_nothing() {
 }
 
 #[test]
-fn a_clone_of_node_runs_what_its_caller_names_as_node_does() {
+fn a_clone_of_node_runs_what_its_caller_names_as_node_does_without_the_code_of_the_warm_up() {
     let place = Place::new();
     let library = place.file("library.js", "module.exports = Math.random(); console.error('loaded once')");
     std::fs::create_dir(place.at("there")).unwrap();
@@ -160,7 +160,7 @@ fn a_clone_of_node_runs_what_its_caller_names_as_node_does() {
     let main = place.file(
         "there/main.js",
         "console.log(process.argv.slice(1), process.cwd(), process.env.WORD, require.main === module, module.id,
-            __filename, new Date(0).getHours());
+            __filename, new Date(0).getHours(), process.execArgv, process._eval);
         let text = '';
         process.stdin.on('data', (part) => text += part).on('end', () => { console.log(text); process.exitCode = 7; });
         process.on('beforeExit', () => { console.log('before') });
@@ -170,7 +170,12 @@ fn a_clone_of_node_runs_what_its_caller_names_as_node_does() {
         place.file("there/main.mjs", "console.log(await Promise.resolve(process.argv.slice(2))); export default 1");
     let throws =
         place.file("there/throws.js", "process.on('exit', (code) => console.log(code)); throw new Error('wrong')");
-    let options = ["warm", "--threads", "t", "--", "node", "-r", library.to_str().unwrap()];
+    place.file(
+        "there/fork.js",
+        "const cluster = require('cluster'); cluster.isPrimary ? cluster.fork() : process.exit(console.log(1))",
+    );
+    let code = format!("require({library:?})");
+    let options = ["warm", "--threads", "t", "--", "node", "-e", &code];
     let warm = place.flashfork(&options).env("TZ", "Asia/Tokyo").output().unwrap();
     assert_eq!((warm.status.code(), stderr(&warm)), (Some(0), "loaded once\n"));
     assert_eq!(place.list()[0]["ready"], "node");
@@ -180,11 +185,12 @@ fn a_clone_of_node_runs_what_its_caller_names_as_node_does() {
         command.stdin(input).output().unwrap()
     };
     let (main, module, throws) = (main.to_str().unwrap(), module.to_str().unwrap(), throws.to_str().unwrap());
-    let all: [&[&str]; 12] = [
+    let all: [&[&str]; 13] = [
         &[main, "a", "-b", "--", "c d"],
         &["main.js"],
         &[module, "x"],
-        &["-p", "[6 * 7, process.argv.slice(1), require('os').EOL, path.sep]", "word"],
+        &["-p", "[6 * 7, process.argv.slice(1), require('os').EOL, path.sep, process.execArgv, process._eval]", "word"],
+        &["fork.js"],
         &["-e", "console.log(process.argv.slice(1), __filename, typeof module); process.exitCode = 3", "a"],
         &["-e", "import('fs').then((fs) => console.log(typeof fs.readFileSync, process.argv.length))"],
         &["-e", "import('./main.mjs').then((main) => console.log(main.default))", "a"],
