@@ -1,7 +1,7 @@
 //! Variables that are read at a program's start: whether a caller's are those that the template was started with.
 
 use crate::connection::Request;
-use flashfork_warm::variables::{LOADER, PERL, PYTHON, RUBY, RUNTIMES};
+use flashfork_warm::variables::ALL;
 use flashfork_warm::{Start, Tell, Why};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -17,8 +17,7 @@ pub fn told(program: &OsStr, request: &Request) -> Option<Tell> {
     };
     let own = |name: &CStr| std::env::var_os(OsStr::from_bytes(name.to_bytes())).unwrap_or_default();
     let is_other = |name: &CStr| caller(name) != own(name).as_bytes();
-    let mut others: Vec<&CStr> =
-        [PYTHON, PERL, RUBY, RUNTIMES, LOADER].into_iter().flatten().copied().filter(|name| is_other(name)).collect();
+    let mut others: Vec<&CStr> = ALL.into_iter().flatten().copied().filter(|name| is_other(name)).collect();
     let found = |path: &OsStr| {
         let files = std::env::split_paths(path).filter_map(|directory| directory.join(program).metadata().ok());
         files

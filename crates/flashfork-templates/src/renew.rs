@@ -4,7 +4,7 @@ use crate::link::{Found, Link};
 use crate::{
     error::Error, name::Name, program, recipe::Recipe, start::Strings, template::Template, warm::Warm, warming::Warming,
 };
-use flashfork_warm::variables::{LOADER, PERL, PYTHON, RUBY, RUNTIMES};
+use flashfork_warm::variables::ALL;
 use flashfork_warm::{Step, Why};
 use std::{ffi::OsStr, fmt, os::fd::BorrowedFd, os::unix::fs::MetadataExt, process::Stdio, time::Duration};
 
@@ -168,7 +168,7 @@ fn take_variables(recipe: &mut Recipe, caller: &Strings) -> bool {
         others = true;
     };
     let given = |value: Option<&OsStr>| value.is_some_and(|value| !value.is_empty());
-    for name in [PYTHON, PERL, RUBY, RUNTIMES, LOADER].into_iter().flatten().filter_map(|name| name.to_str().ok()) {
+    for name in ALL.into_iter().flatten().filter_map(|name| name.to_str().ok()) {
         let (was, is) = (before.variable(name), caller.variable(name));
         if was != is && (given(was) || given(is)) {
             take(name, is);

@@ -31,3 +31,7 @@ pub const RUNTIMES: &[&CStr] =
     &[c"NODE_OPTIONS", c"NODE_PATH", c"CLASSPATH", c"JAVA_TOOL_OPTIONS", c"JDK_JAVA_OPTIONS", c"_JAVA_OPTIONS"];
 /// By the dynamic linker, and by programs that start a Python of an environment.
 pub const LOADER: &[&CStr] = &[c"LD_LIBRARY_PATH", c"VIRTUAL_ENV"];
+/// By all of these: of the locale.
+pub const LOCALE: &[&CStr] = &[c"LC_ALL", c"LC_CTYPE", c"LANG"];
+/// Those that count in a template which its callers make anew.
+pub const ALL: [&[&CStr]; 6] = [PYTHON, PERL, RUBY, RUNTIMES, LOADER, LOCALE];

@@ -60,7 +60,23 @@ os.system('env | grep -E \"^(LC_|LANG)\" | sort')";
             (stdout(&output).to_owned(), stderr(&output).to_owned())
         };
         let clone = said(place.flashfork(&["clone", "t"]), &["-c", show]);
-        assert_eq!(clone, said(std::process::Command::new(PYTHON), &["-c", show]), "{variables:?}");
+        let cold = said(std::process::Command::new(PYTHON), &["-c", show]);
+        assert_eq!(clone.0, cold.0, "{variables:?}");
+        // Python has another mode there.
+        let told = variables == [("LANG", "C.UTF-8")];
+        assert_eq!((clone.1.contains("values of LANG,"), clone.1.lines().count()), (told, told.into()), "{clone:?}");
+    }
+}
+
+#[test]
+fn the_encoding_stays_where_a_caller_has_the_c_locale() {
+    let place = Place::new();
+    let run = |words: &[&str], locale| good(place.flashfork(words).env("LC_ALL", locale).output().unwrap());
+    run(&["warm", "t", "--", PYTHON, "-c", "1"], "C.UTF-8");
+    let code = "import locale; locale.setlocale(locale.LC_ALL, ''); print(open('/dev/null').encoding)";
+    for (locale, told) in [("C.UTF-8", ""), ("C", "values of LC_ALL,")] {
+        let clone = run(&["clone", "t", "-c", code], locale);
+        assert!(stdout(&clone) == "UTF-8\n" && stderr(&clone).contains(told), "{clone:?}");
     }
 }
 

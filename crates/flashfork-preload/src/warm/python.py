@@ -435,9 +435,24 @@ def _coerce_locale(names):
     """Where a program's environment asks for the C locale, CPython has it and what it starts use C.UTF-8 (PEP 538)."""
     asked = next(filter(None, (names.get(name) for name in (b"LC_ALL", b"LC_CTYPE", b"LANG"))), b"C")
     kept = names.get(b"LC_ALL") or not sys.flags.ignore_environment and names.get(b"PYTHONCOERCECLOCALE") == b"0"
-    if asked in (b"C", b"POSIX") and not kept:
+    if asked not in (b"C", b"POSIX"):
+        return
+    if not kept:
         os.environ["LC_CTYPE"] = "C.UTF-8"
         sys.modules["posix"].environ[b"LC_CTYPE"] = b"C.UTF-8"
+    elif not sys.flags.utf8_mode:
+        # It would have UTF-8, whatever is set (PEP 540): the template's encoding stays.
+        import _locale
+        real, before = _locale.setlocale, _locale.setlocale(_locale.LC_CTYPE)
+
+        def setlocale(category, locale=None):
+            told = real(category, locale)
+            if locale == "":
+                real(_locale.LC_CTYPE, before)
+            return told
+        _locale.setlocale = setlocale
+        if "locale" in sys.modules:
+            sys.modules["locale"]._setlocale = setlocale
 
 
 def _refresh():

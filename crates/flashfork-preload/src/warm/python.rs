@@ -131,9 +131,7 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
     unsafe {
         let words = core::slice::from_raw_parts(argv, argc as usize);
         let Options { count: options, skips_line, reads_variables } = options(words);
-        if reads_variables {
-            variables::note(flashfork_warm::variables::PYTHON);
-        }
+        variables::note(if reads_variables { flashfork_warm::variables::PYTHON } else { &[] });
         let python = Python { globals: api.start(&words[..options]), api, status: Cell::new(0) };
         READS.watch(&raw const python);
         python.set_list(c"given", &words[options..]);

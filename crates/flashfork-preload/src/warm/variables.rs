@@ -5,21 +5,23 @@ use super::recipe::{self, text};
 use super::{files::Path, template::Single};
 use crate::environment::variable;
 use core::ffi::{CStr, c_char};
-use flashfork_warm::variables::{LOADER, PERL, PYTHON, RUBY, RUNTIMES};
+use flashfork_warm::variables::{ALL, LOCALE, PYTHON};
 
 /// Those of this program, as it was started.
 struct Started {
     names: &'static [&'static CStr],
     /// In memory of the C library's; null for one that is not there, or empty, which is the same.
-    values: [*mut c_char; PYTHON.len()],
+    values: [*mut c_char; MOST],
 }
+
+const MOST: usize = PYTHON.len() + LOCALE.len();
 
 static STARTED: Single<Option<Started>> = Single::new(None);
 
 /// To be called before the interpreter starts.
 pub fn note(names: &'static [&'static CStr]) {
-    let mut values = [core::ptr::null_mut(); PYTHON.len()];
-    for (value, name) in values.iter_mut().zip(names) {
+    let mut values = [core::ptr::null_mut(); MOST];
+    for (value, name) in values.iter_mut().zip(LOCALE.iter().chain(names)) {
         *value = copied(name);
     }
     // SAFETY: no reference is in use.
@@ -30,12 +32,14 @@ pub fn note(names: &'static [&'static CStr]) {
 pub fn tell(variables: &[*mut c_char]) {
     // SAFETY: no other reference is in use.
     let Some(started) = (unsafe { STARTED.get() }) else { return };
-    let mut line = Line { bytes: [0; 512], len: 0 };
+    let mut line = Line { bytes: [0; 640], len: 0 };
     line.add(b"flashfork: the template was started with other values of ");
     let begin = line.len;
-    for (name, value) in started.names.iter().zip(started.values) {
-        let asked = find(variables, name.to_bytes());
-        if asked != text(value) {
+    let asked = |name: &CStr| find(variables, name.to_bytes());
+    // Other names of one locale are the same.
+    let same_locale = locale(|i| asked(LOCALE[i])) == locale(|i| text(started.values[i]));
+    for (i, (name, value)) in LOCALE.iter().chain(started.names).zip(started.values).enumerate() {
+        if asked(name) != text(value) && !(same_locale && i < LOCALE.len()) {
             line.add(if line.len == begin { b"" } else { b", " });
             line.add(name.to_bytes());
         }
@@ -46,9 +50,6 @@ pub fn tell(variables: &[*mut c_char]) {
         let _ = unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
     }
 }
-
-/// Those that count in a template which its callers make anew.
-const ALL: [&[&CStr]; 5] = [PYTHON, PERL, RUBY, RUNTIMES, LOADER];
 
 const PATH: &CStr = c"PATH";
 
@@ -84,6 +85,12 @@ pub fn look_in(path: &[u8], name: &[u8]) -> Option<Path> {
     })
 }
 
+/// That of characters: by the first variable that is set.
+fn locale<'a>(value: impl Fn(usize) -> &'a [u8]) -> &'a [u8] {
+    let value = (0..LOCALE.len()).map(value).find(|value| !value.is_empty());
+    value.filter(|value| ![&b"C"[..], b"POSIX"].contains(value)).unwrap_or_default()
+}
+
 /// Null for one that is not there, or empty, which is the same.
 fn copied(name: &CStr) -> *mut c_char {
     match variable(name) {
@@ -104,7 +111,7 @@ fn find<'a>(variables: &'a [*mut c_char], name: &[u8]) -> &'a [u8] {
 
 /// All names fit into it.
 struct Line {
-    bytes: [u8; 512],
+    bytes: [u8; 640],
     len: usize,
 }
 
