@@ -631,14 +631,14 @@ fn variables_that_python_has_read_already_are_told_in_one_line() {
         assert!(warm.env("PYTHONWARNINGS", "ignore").output().unwrap().status.success());
         let clone = |value: &str, path: &str| {
             let mut clone = place.flashfork(&["clone", "t", "-c", "print(1)"]);
-            clone.env("PYTHONWARNINGS", value).env("PYTHONPATH", path).output().unwrap()
+            clone.env("PYTHONWARNINGS", value).env("PYTHONNODEBUGRANGES", path).output().unwrap()
         };
         let same = clone("ignore", "");
         assert_eq!(both(&same), ("1\n", ""));
         let other = clone("error", "/nowhere");
         let said = stderr(&other);
         assert_eq!(
-            (stdout(&other), said.contains("values of PYTHONPATH, PYTHONWARNINGS,")),
+            (stdout(&other), said.contains("values of PYTHONWARNINGS, PYTHONNODEBUGRANGES,")),
             ("1\n", is_told),
             "{said}"
         );

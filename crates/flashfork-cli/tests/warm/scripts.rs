@@ -577,7 +577,8 @@ fn options_that_clones_could_not_follow_are_refused() {
 /// The interpreter has read them when its template was started.
 #[test]
 fn variables_that_an_interpreter_has_read_already_are_told_in_one_line() {
-    for (interpreter, variable) in [(PERL, "PERL5LIB"), (RUBY, "RUBYLIB")] {
+    let all = [(PERL, "PERL5LIB"), (PERL, "PERL_HASH_SEED"), (RUBY, "RUBY_THREAD_VM_STACK_SIZE"), (RUBY, "LC_ALL")];
+    for (interpreter, variable) in all {
         let place = Place::new();
         place.warm(&[interpreter, "-e", "1"]);
         let clone = |value| {
