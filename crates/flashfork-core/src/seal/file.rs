@@ -10,8 +10,9 @@
 //! `/proc/PID/map_files` either. Where somebody has got hold of it meanwhile (`/proc/PID/fd`, for who may do anything
 //! to this process) all that lies in it is sealed once more, into a memfd.
 //!
-//! Only for who may mount. In a namespace of users everybody may, but it takes a child, which the program could see:
-//! in what its children have taken, in a stop of the whole process group, in the number of namespaces that it may have.
+//! Only for who may mount. In a namespace of users everybody may, but it takes children, which the program could see
+//! (this was tried): in `RUSAGE_CHILDREN`, by a `SIGCHLD`, by standing still in a stop of the whole process group, in
+//! the number of namespaces that it may have; who kills the program finds one adopted.
 
 use super::offset;
 use crate::sys::{self, Errno, HUGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
