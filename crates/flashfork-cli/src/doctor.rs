@@ -114,7 +114,6 @@ fn preloaded() -> Vec<String> {
     refused.collect()
 }
 
-/// A small table of what the model predicts.
 fn costs(model: &CostModel) -> Vec<String> {
     let seconds = model.calibration_seconds;
     let mut lines = vec![

@@ -33,7 +33,6 @@ pub fn man_pages(args: &ManArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The section of a page about environment variables.
 fn variables(name: &str, roff: &mut Roff) {
     let variables = match name {
         "flashfork" => &environment::TABLE[..],
@@ -45,7 +44,6 @@ fn variables(name: &str, roff: &mut Roff) {
     variables.iter().for_each(|variable| entry(roff, variable));
 }
 
-/// A variable, its values and their meaning.
 fn entry(roff: &mut Roff, variable: &Variable) {
     let plain = |text: &str| text.replace('`', "");
     roff.control("TP", []);

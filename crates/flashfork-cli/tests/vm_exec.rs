@@ -14,7 +14,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::{fs::File, os::unix::process::CommandExt};
 
-/// A terminal, its user's side.
 struct Terminal {
     ours: File,
     theirs: OwnedFd,

@@ -4,7 +4,6 @@ use super::show::{mebibytes, state};
 use flashfork_proto::api::{Clone, CloneState, Template};
 use std::collections::HashMap;
 
-/// A template or a clone.
 #[derive(Clone, Copy)]
 enum Node<'a> {
     Template(&'a Template),

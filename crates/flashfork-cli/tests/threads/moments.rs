@@ -5,7 +5,6 @@ use crate::programs::Program;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::{net::TcpStream, process::Stdio};
 
-/// Works, prints, listens, and answers.
 const SERVER: &str = r#"
 static int fd;
 static volatile long work;

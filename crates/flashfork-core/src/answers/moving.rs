@@ -7,7 +7,6 @@ use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP
 use crate::{arena::Run, proc::vma::Kind, range::Range, state::STATE, threads::alone};
 use linux_raw_sys::general as k;
 
-// Flags of `mremap(2)`.
 pub const MAYMOVE: usize = k::MREMAP_MAYMOVE as usize;
 pub const FIXED: usize = k::MREMAP_FIXED as usize;
 pub const DONTUNMAP: usize = k::MREMAP_DONTUNMAP as usize;

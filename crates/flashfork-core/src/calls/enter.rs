@@ -244,7 +244,6 @@ extern "C" fn resumed(registers: &mut Registers) {
     came_back(registers.rax as i32);
 }
 
-/// A task is about to be made.
 extern "C" fn about_to_make(registers: &mut Registers) {
     let Registers { rax, rdi, rsi, .. } = *registers;
     if rax as u32 == Sysno::clone as u32 {

@@ -8,7 +8,6 @@ use crate::proc::vma::{self, Kind, Vma};
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
 use crate::{range::Range, state::STATE};
 
-/// Most places in one library.
 const MAX_SITES: usize = 64;
 
 /// What is written at one place.
@@ -97,7 +96,6 @@ pub fn rewrite(
     Ok(places)
 }
 
-/// Puts the jumps in place.
 fn write_all(places: &Places, writer: &Writer) -> Result<()> {
     /// A mapping more costs a fork about as much as copying what page tables say about this much. Of 16, 32, 64, 96 and
     /// 512 KB 96 makes the cheapest forks of a sealed process with Debian 12's libc.

@@ -5,7 +5,6 @@ use super::object::Layout;
 use super::{Code, Scratch, Site, object, sites};
 use crate::{range::Range, sys};
 
-/// Most segments of an object.
 const SEGMENTS: usize = 16;
 
 /// Addresses, and where in the file their bytes are.
@@ -22,7 +21,6 @@ struct File<'a> {
     segments: [Segment; SEGMENTS],
     count: usize,
     window: &'a mut [u8; WINDOW],
-    /// Whether something could not be read.
     failed: bool,
 }
 

@@ -162,7 +162,6 @@ pub struct Code<'a> {
 }
 
 impl Code<'_> {
-    /// The function that holds an address.
     fn function(&self, memory: &mut impl Memory, at: usize) -> Option<Function> {
         let Kind::Listed(table) = self.kind else { return None };
         let mut function = object::function(memory, table, at)?;
@@ -170,7 +169,6 @@ impl Code<'_> {
         Some(function)
     }
 
-    /// The range that holds an address.
     fn range(&self, at: usize) -> Option<Range> {
         self.ranges.iter().copied().find(|range| range.contains(at))
     }

@@ -31,7 +31,6 @@ impl Stat {
         self.0[2]
     }
 
-    /// Permissions.
     fn mode(&self) -> usize {
         (self.0[3] & 0o7777) as usize
     }

@@ -41,7 +41,6 @@ impl Frozen {
     }
 }
 
-/// Kills a process.
 fn end(pid: i32) -> Result<()> {
     const SIGKILL: usize = 9;
     // SAFETY: takes numbers.

@@ -351,7 +351,6 @@ fn is_impatient(entry: &Entry, flags: usize) -> bool {
     entry.info.flags & k::O_NONBLOCK != 0 || flags & DONT_WAIT != 0
 }
 
-/// Whether this is a socket whose bytes are a stream.
 fn is_stream(fd: i32) -> bool {
     const STREAM: i32 = 1;
     sockets::option(fd, sockets::SO_TYPE) == Ok(STREAM)

@@ -51,7 +51,6 @@ const HOSTS: [Host; 2] = [
     },
 ];
 
-/// What a program does.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     bytes: f64,

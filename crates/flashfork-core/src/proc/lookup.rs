@@ -40,7 +40,6 @@ const SHARED: u64 = 8;
 /// Which VMAs are wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// All.
     All,
     /// Those that a file backs, sealed memory among them.
     Files,

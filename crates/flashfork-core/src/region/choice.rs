@@ -132,7 +132,6 @@ impl Choice {
         (self.way, self.left) = (Way::Drop, STAY);
     }
 
-    /// The median of the last cycles.
     fn usual(&self) -> u32 {
         let mut sorted = self.cycles;
         let sorted = &mut sorted[..KEPT.min(self.count as usize)];

@@ -459,9 +459,7 @@ enum Way {
 
 /// Why a run, or a part of it, was not sealed.
 enum Stop {
-    /// The rest can be.
     Skipped(Reason),
-    /// Nothing more can be.
     Over(Reason),
     /// The plan has to be made again.
     Stale,

@@ -396,7 +396,6 @@ fn compare(table: &Table, saved: &Saved) -> usize {
 
 #[derive(Clone, Copy)]
 enum Look {
-    /// All that are there.
     All,
     /// All that are there, and whether they are a file's. All of the range must be watched (`EPERM`).
     OfFiles,

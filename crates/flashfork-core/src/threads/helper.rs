@@ -17,7 +17,6 @@ use linux_raw_sys::general as k;
 
 const STACK: usize = 1024 * 1024;
 
-/// The helper's own memory.
 #[repr(C, align(4096))]
 struct Memory {
     stack: [u8; STACK],
