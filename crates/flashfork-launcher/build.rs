@@ -1,4 +1,4 @@
-//! Linking of the launcher: one small static file at a fixed address, with nothing in it that has to be relocated or
+//! Linking of the launcher: one small static file at a fixed address, with nothing in it that must be relocated or
 //! initialised before it runs.
 
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The protocol between the guest's init (`guest/init.sh`) and the lab: lines on a serial port of
-//! their own.
+//! The protocol between the guest's init (`guest/init.sh`) and the lab: lines on their own serial
+//! port.
 //!
 //! ```text
 //! ready RELEASE                       the command starts on kernel RELEASE

@@ -18,9 +18,8 @@ pub struct Options {
     pub memory_mib: u32,
     /// Guest CPUs, 1 to 64. Under emulation they take turns on one host thread.
     pub cpus: u32,
-    /// Under emulation, give each guest CPU a host thread of its own, so that CPUs race as real ones
-    /// do. Not together with `icount` or `nested_kvm`: instructions are counted on one thread only,
-    /// and nested guests hang now and then.
+    /// Under emulation, give each guest CPU its own host thread, so that CPUs race as real ones do. Not together with
+    /// `icount` or `nested_kvm`: instructions are counted on one thread only, and nested guests hang now and then.
     pub threads: bool,
     /// More parameters for the kernel's command line, separated by spaces.
     pub kernel_parameters: String,

@@ -117,8 +117,8 @@ fn trace(pid: Pid, plan: &Plan, number: Option<u64>) -> Result<Vec<user_regs_str
     }
 }
 
-/// Whether it is the thread that does the work of a seal with a table of descriptors of its own. It is not traced, so
-/// it never comes to be: then the same work is done by the calls of the victim itself.
+/// Whether it is the thread that does the work of a seal with its own table of descriptors. It is not traced, so it
+/// never comes to be: then the same work is done by the calls of the victim itself.
 fn makes_an_unseen_thread(entered: &user_regs_struct) -> bool {
     let kind = entered.rdi as c_int & (libc::CLONE_THREAD | libc::CLONE_FILES);
     entered.orig_rax == libc::SYS_clone as u64 && kind == libc::CLONE_THREAD

@@ -49,7 +49,7 @@ const LINKED_SCENES: &[&str] = &[
 const AFTER_A_HOLE: usize = 6;
 
 /// Calls of each kind that only look which fail in a quick run: there are hundreds of them. Likewise those of each kind
-/// that are made for libraries, or where much is sealed.
+/// made for libraries, or where much is sealed.
 const LOOKS: usize = 8;
 
 /// The plans for one case, from the calls of a run in which nothing failed.

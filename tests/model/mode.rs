@@ -15,7 +15,7 @@ pub enum Mode {
     /// Calls reach libc past the shim's symbols: through `dlsym` on libc's handle, or from an object bound to libc
     /// first.
     PastShim,
-    /// From some step on, calls are made by system call instructions of an object that is loaded then.
+    /// From some step on, calls are made by system call instructions of an object loaded then.
     Raw,
     /// Blocks of an allocator; what a block held that was wiped and freed is nowhere in later ones.
     Heap,

@@ -1,7 +1,7 @@
 //! Steps between a snapshot and its restores. A process prepares memory, takes a snapshot, and then takes turns, each
 //! of other steps, with a restore between two. The reference takes the same steps to prepare and one turn, for each
-//! turn a process of its own; so whatever a turn leaves behind is a difference. One process drops
-//! what was written, another copies it back.
+//! turn its own process; so whatever a turn leaves behind is a difference. One process drops what was written, another
+//! copies it back.
 
 use crate::{journal::Journal, rng::Rng, world::World, world::check::Depth};
 use flashfork::{SnapshotOptions, restore, snapshot};

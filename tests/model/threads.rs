@@ -1,7 +1,7 @@
 //! Threads that work on memory of their own while the first one seals.
 //!
-//! Each has an arena, blocks, random numbers and a journal of its own, so that what it does and what it gets is decided
-//! by the seed alone. They work in rounds. In a round the first thread seals and unseals until all others are done;
+//! Each has an arena, blocks, random numbers and its own journal, so that what it does and what it gets is decided by
+//! the seed alone. They work in rounds. In a round the first thread seals and unseals until all others are done;
 //! between rounds it is alone, takes steps of its own, and forks children that compare the memory of all.
 
 use crate::journal::{Expect, Journal};

@@ -24,8 +24,8 @@ pub struct Job {
     pub copies: bool,
 }
 
-/// Runs a seed in this process and prints how much the engine did: the most pages that were sealed at once, of
-/// libraries where there are any, or page tables shared.
+/// Runs a seed in this process and prints how much the engine did: the most pages sealed at once, of libraries where
+/// there are any, or page tables shared.
 pub fn run(job: &Job, places: &Places) -> ExitCode {
     match prepare(job, places) {
         Ok((mut world, shared)) => {

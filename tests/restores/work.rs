@@ -56,7 +56,7 @@ impl Work {
     }
 
     fn allocate(&self, len: usize, byte: u8) -> (*mut u8, usize) {
-        // SAFETY: a block of its own, filled within its length.
+        // SAFETY: its own block, filled within its length.
         unsafe {
             let at = libc::malloc(len).cast::<u8>();
             assert!(!at.is_null(), "malloc({len}) failed");

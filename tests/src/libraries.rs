@@ -1,4 +1,4 @@
-//! Libraries whose data is sealed: enough of them, each from a file of its own.
+//! Libraries whose data is sealed: enough of them, each from its own file.
 
 use crate::{Result, content::PAGE};
 use std::path::{Path, PathBuf};

@@ -50,7 +50,7 @@ pub enum Via {
     Process,
     /// Through `dlsym` on libc's own handle ([`past`]).
     Handle,
-    /// From an object that is bound to libc first.
+    /// From an object bound to libc first.
     Bound,
     /// By an object's own system call instruction.
     Raw,

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::{fmt::Write as _, os::unix::process::CommandExt, path::Path, time::Duration};
 use wait_timeout::ChildExt;
 
-/// Runs the command in a process group of its own, its output kept in files: a child that outlives it holds nothing up.
+/// Runs the command in its own process group, its output kept in files: a child that outlives it holds nothing up.
 ///
 /// # Errors
 /// It can't be started, or (`TimedOut`) is not at its end when the time is over. The error then says for each thread of
@@ -19,7 +19,7 @@ pub fn within(limit: Duration, command: &mut Command) -> io::Result<Output> {
     let status = child.wait_timeout(limit)?;
     let left = if status.is_none() { whereabouts(group) } else { String::new() };
     if status.is_none() {
-        // SAFETY: a signal to the group that was made for this child, which has not been waited for.
+        // SAFETY: a signal to the group made for this child, which has not been waited for.
         unsafe { libc::kill(-group.cast_signed(), libc::SIGKILL) };
         child.wait()?;
     }

@@ -1,4 +1,4 @@
-//! A program that is started to be looked at.
+//! A program started to be looked at.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -50,7 +50,7 @@ impl Program {
     /// It can't be started.
     pub fn start(name: impl Into<String>, mut start: Command) -> Result<Self, AdviseError> {
         let name = name.into();
-        // A group of its own: Ctrl-C is for the measurement, which ends the program; if it can't, the kernel does.
+        // Its own group: Ctrl-C is for the measurement, which ends the program; if it can't, the kernel does.
         start.process_group(0);
         let die_with_me = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
         // SAFETY: one system call; nothing is allocated or locked between fork and exec.

@@ -53,7 +53,7 @@ pub struct Survey {
     pub huge_possible_bytes: u64,
     /// Anonymous memory that could be sealed, in bytes.
     pub sealable_bytes: u64,
-    /// Memory that is sealed already, in bytes of address space.
+    /// Memory sealed already, in bytes of address space.
     pub sealed_bytes: u64,
     /// Anonymous memory that can't be sealed, by reason.
     pub left_out: Vec<LeftOut>,
@@ -151,7 +151,7 @@ impl Survey {
         Ok(())
     }
 
-    /// What is taken for granted when nobody counted: a thousandth of the pages, each in a region of its own.
+    /// What is taken for granted when nobody counted: a thousandth of the pages, each in its own region.
     pub(crate) fn assumed_dirty(&self) -> Dirtied {
         let bytes = self.small_bytes + self.huge_bytes;
         let pages = ((bytes / PAGE) as f64 * ASSUMED).ceil() as u64;
@@ -165,7 +165,7 @@ fn refusal(process: &Process, threads: u64) -> procfs::ProcResult<Option<Reason>
         return Ok(Some(Reason::Threads));
     }
     for entry in fs::read_dir(format!("/proc/{}/fd", process.pid()))? {
-        // A descriptor that is closed meanwhile stands in nobody's way.
+        // A descriptor closed meanwhile stands in nobody's way.
         let Ok(entry) = entry else { continue };
         let Ok(target) = fs::read_link(entry.path()) else { continue };
         let device = fs::metadata(entry.path()).ok().filter(|file| file.file_type().is_char_device());

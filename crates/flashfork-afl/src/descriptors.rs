@@ -11,8 +11,8 @@ pub struct Descriptors(Vec<Descriptor>);
 #[derive(Debug)]
 struct Descriptor {
     found: Found,
-    /// The same once more, if it is an object without an inode of its own (an epoll set, an eventfd): these all have
-    /// one identity.
+    /// The same once more, if it is an object without its own inode (an epoll set, an eventfd): these all have one
+    /// identity.
     object: Option<OwnedFd>,
 }
 

@@ -24,7 +24,7 @@ static NOTED: AtomicPtr<Noted> = AtomicPtr::new(ptr::null_mut());
 static THREADS: AtomicBool = AtomicBool::new(false);
 static THREADS_LEFT: AtomicBool = AtomicBool::new(false);
 
-/// Before `main`, and before a fork server that is started later on.
+/// Before `main`, and before a fork server started later on.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;

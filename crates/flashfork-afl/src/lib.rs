@@ -44,8 +44,8 @@ pub extern "C" fn flashfork_afl_loop(rounds: c_uint) -> c_int {
     }
 }
 
-/// The same for a program that is linked with `-Wl,--wrap=__afl_persistent_loop`: one that has its loop from AFL's
-/// driver of `LLVMFuzzerTestOneInput`.
+/// The same for a program linked with `-Wl,--wrap=__afl_persistent_loop`: one with its loop from AFL's driver of
+/// `LLVMFuzzerTestOneInput`.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap___afl_persistent_loop(rounds: c_uint) -> c_int {
     flashfork_afl_loop(rounds)
@@ -113,8 +113,8 @@ extern "C" fn end_round() {
     }
     if let Some(error) = go_back(round + 1) {
         say("can't go back; AFL starts the program anew for the next input", &error);
-        // Always right: the next round runs in a process of its own. Its status is that of an input without a crash.
-        // SAFETY: ends the process, with no handlers, of which the target's may be waiting for its threads.
+        // Always right: the next round runs in its own process. Its status is that of an input without a crash. SAFETY:
+        // ends the process, with no handlers, of which the target's may be waiting for its threads.
         unsafe { libc::_exit(0) };
     }
 }

@@ -1,4 +1,4 @@
-//! Disks that were attached to a clone at its claim: waited for, and mounted where that was asked for.
+//! Disks attached to a clone at its claim: waited for, and mounted where that was asked for.
 
 use std::fs::{self, File};
 use std::time::{Duration, Instant};

@@ -99,7 +99,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hwrng");
         drop_prefetched(&path).unwrap();
-        // Without a process of its own: another test's reaper would take its status.
+        // Without its own process: another test's reaper would take its status.
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         // Read and write: it doesn't wait for another.
         let mut other = File::options().read(true).write(true).open(&path).unwrap();

@@ -1,4 +1,4 @@
-//! The machine id, machine-id(5): a guest that has one has another in each clone.
+//! The machine id, machine-id(5): a guest with one has another in each clone.
 
 use std::io::{self, ErrorKind};
 use std::{fs, path::Path};
@@ -12,8 +12,8 @@ const FILES: [&str; 3] = ["/run/machine-id", "/etc/machine-id", "/var/lib/dbus/m
 /// A random id of the form that systemd gives, from the kernel.
 const UUID: &str = "/proc/sys/kernel/random/uuid";
 
-/// Puts a new id in the place of the old one, wherever that is. What has none, or has it made at its next boot, is left
-/// as it is. After the reseed: else siblings would have the same.
+/// Puts a new id in place of the old one, wherever that is. What has none, or has it made at its next boot, is left as
+/// it is. After the reseed: else siblings would have the same.
 pub fn renew() {
     let renewed = fs::read_to_string(UUID).and_then(|uuid| renew_in(&FILES.map(Path::new), &uuid));
     if let Err(error) = renewed {

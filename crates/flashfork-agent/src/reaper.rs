@@ -1,4 +1,4 @@
-//! Waiting for children: those that were started here, and, as process 1, all orphans of the guest.
+//! Waiting for children: those started here, and, as process 1, all orphans of the guest.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -51,8 +51,8 @@ impl Shared {
             match ended_child() {
                 Ok(pid) => self.take(pid),
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
-                    // Orphans only come from children, so there is nothing to miss. A child that
-                    // was started since has its entry.
+                    // Orphans only come from children, so there is nothing to miss. A child started
+                    // since has its entry.
                     let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
                     if waiting.is_empty() {
                         drop(self.started.wait(waiting));

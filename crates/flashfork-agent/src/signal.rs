@@ -48,10 +48,10 @@ fn open() -> Result<Ports, String> {
 const REFUSED: &str = "this machine may not fork itself, or not again: `flashfork vm ls` says why on its host, where \
                        `flashfork vm clone --forks N` makes one that may";
 
-/// Says to this program that it is in a session of its own.
+/// Says to this program that it is in its own session.
 const APART: &str = "apart";
 
-/// Forks from a session of its own: in a clone the agent, as soon as it goes on, kills the group of a command whose
+/// Forks from its own session: in a clone the agent, as soon as it goes on, kills the group of a command whose
 /// connection is gone, and who is killed while it thaws the others leaves the rest frozen.
 fn apart() -> Result<(), String> {
     let mut command = Command::new("/proc/self/exe");

@@ -11,7 +11,7 @@
 //!   `Deadline::part` divides the time among stages.
 //! - [`Run::leave_out`] is for cells that can't be measured.
 //! - [`flashfork_measure::experiment::page`] and [`flashfork_measure::cells`] are for the page.
-//! - a type implementing [`Subject`] measures in a process of its own; [`Experiment::WORKERS`] names it.
+//! - a type implementing [`Subject`] measures in its own process; [`Experiment::WORKERS`] names it.
 //! - `subjects::parent::Spec` starts a worker whose memory is held in one way, and says when it isn't what it is
 //!   called.
 //!

@@ -143,6 +143,6 @@ fn a_tree_without_its_disks_says_what_makes_them() {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_flashfork-bench"));
     let output = bench.env("XDG_CACHE_HOME", cache.path()).args(["bench", "vm-tree", "--quick"]).assert().failure();
     let said = String::from_utf8_lossy(&output.get_output().stderr);
-    // Before it there may be a line about another experiment that is waited for.
+    // Before it there may be a line about another experiment waited for.
     assert!(said.lines().last().unwrap().contains("scripts/vm-tree-images"), "{said}");
 }

@@ -122,7 +122,7 @@ fn main() -> ExitCode {
     }
     let trial = |entry: Entry| {
         let able = (small(entry.name).able)();
-        // Some stay on one CPU: each has a thread of its own.
+        // Some stay on one CPU: each has its own thread.
         let test = move || {
             std::thread::spawn(move || keeps_what_it_measured(entry)).join().unwrap_or_else(|panic| {
                 Err(panic.downcast_ref::<String>().map_or("it panicked", String::as_str).into())

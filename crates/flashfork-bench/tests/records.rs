@@ -73,7 +73,7 @@ fn no_two_rows_are_alike() {
             ["data.csv", "index.html"].map(|name| std::fs::read_to_string(dir.path().join(name)).unwrap());
         let of = |what: &str| format!("{}, {what}", path.display());
         assert_apart(csv.lines().skip(1), number, &of("CSV"));
-        // Each experiment has a table of its own.
+        // Each experiment has its own table.
         let mut experiment = "";
         let rows: Vec<String> = page
             .lines()

@@ -11,7 +11,7 @@ fn record(experiment: &str, method: &str, chosen: &[(&str, Value)], unit: &str, 
     Record::new(experiment, method, chosen.iter().cloned(), unit, samples).unwrap()
 }
 
-/// Records of every experiment that has a figure, with times that follow from the sizes.
+/// Records of every experiment with a figure, with times that follow from the sizes.
 fn document() -> Document {
     let mut records = Vec::new();
     for size in [1_u64 << 20, 16 << 20, 256 << 20] {

@@ -32,7 +32,7 @@ pub fn main() -> Result<ExitCode, CliError> {
 /// Lets that program answer a completion script that asks about its command line.
 pub fn complete() {
     let Some(line) = help::asked() else { return };
-    // As long as the word itself is being typed, the command knows what else it could be.
+    // While the word itself is being typed, the command knows what else it could be.
     if line.len() > 2 && is_meant(&line[1..]) {
         // Nothing may be printed at a prompt: where it can't be asked, there is nothing to complete.
         let _ = main();

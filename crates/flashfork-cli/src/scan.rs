@@ -183,7 +183,7 @@ fn said(times: &mut [Duration]) -> String {
     format!("{:.1?} ({:.1?} to {:.1?})", times[times.len() / 2], times[0], times[times.len() - 1])
 }
 
-/// A file that is mapped as the loader does it.
+/// A file mapped as the loader does it.
 struct Mapped {
     base: usize,
     len: usize,
@@ -193,7 +193,7 @@ struct Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: a mapping of our own, which nobody refers to. A failure would leave it there, no more.
+        // SAFETY: our own mapping, which nobody refers to. A failure would leave it there, no more.
         unsafe { libc::munmap(self.base as *mut _, self.len) };
     }
 }

@@ -184,7 +184,7 @@ fn no_directory_for_temporary_files_is_needed() {
         let report = report(run().env("TMPDIR", directory), &["echo", "ran"]);
         assert_eq!((&report["programs"], &report["exit_code"]), (&1.into(), &0.into()));
     }
-    // One that is full: a file system of its own, where that can be made.
+    // One that is full: its own file system, where that can be made.
     let full = place.path().join("full");
     fs::create_dir(&full).unwrap();
     let script = "mount -t tmpfs -o size=16k none \"$1\" || exit 77; head -c 1M /dev/zero > \"$1/filler\"; \
@@ -530,7 +530,7 @@ fn a_wrong_variable_is_said_once_in_a_tree_of_programs() {
     let place = tempfile::tempdir().unwrap();
     let no_statistics = place.path().join("statistics");
     fs::write(&no_statistics, "").unwrap();
-    // The shell as the first program: it has a `setenv` of its own.
+    // The shell as the first program: it has its own `setenv`.
     let script = "/bin/true; sh -c '(:); /bin/true; env'; env";
     let mut tree = std::process::Command::new("bash");
     tree.args(["-c", script]).env("LD_PRELOAD", exe().with_file_name("libflashfork_preload.so"));

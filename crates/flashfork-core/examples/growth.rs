@@ -8,7 +8,7 @@
 //! - *windows* leaves the kernel alone: a block grows into the hole behind its own part of the memfd. Again this
 //!   example knows its blocks: with one window for blocks that touch, a block grows into its neighbour's bytes.
 //!
-//! Each measurement is a process of its own. The two that are not the engine's exist here alone.
+//! Each measurement is its own process. The two that are not the engine's exist here alone.
 //!
 //! `cargo run --release -p flashfork-core --example growth [ROUNDS [BLOCKS [MB]]]`
 
@@ -20,7 +20,7 @@ use syscalls::Sysno;
 
 const PAGE: usize = 4096;
 const MB: usize = 1 << 20;
-/// Forks that are timed in each process.
+/// Forks timed in each process.
 const FORKS: usize = 15;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -103,7 +103,7 @@ fn measure(design: Design, Shape { blocks, len }: Shape) -> [f64; FIGURES.len()]
     let start = map(blocks * len);
     let mut at: Vec<usize> = (0..blocks).map(|i| start + i * len).collect();
     at.iter().for_each(|block| fill(*block, len));
-    // A page that forks leave out is no part of a seal, and what differs in its advice has a window of its own.
+    // A page that forks leave out is no part of a seal, and what differs in its advice has its own window.
     let advise = |at: usize, len: usize, advice: i32| {
         // SAFETY: nothing is discarded.
         unsafe { system_call(Sysno::madvise, [at, len, advice as usize, 0, 0, 0]) }.expect("advice");

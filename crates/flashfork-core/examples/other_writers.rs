@@ -27,7 +27,7 @@ fn checked<T: PartialEq + From<i8>>(result: T, what: &str) -> T {
 }
 
 fn map(at: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: usize) -> usize {
-    // SAFETY: fresh memory, or in the place of what this program has mapped for the purpose.
+    // SAFETY: fresh memory, or in place of what this program has mapped for the purpose.
     let at = unsafe { libc::mmap(at as *mut _, len, prot, flags, fd, offset as i64) };
     assert_ne!(at, libc::MAP_FAILED, "mmap: {}", Error::last_os_error());
     at as usize

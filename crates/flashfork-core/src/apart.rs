@@ -1,9 +1,8 @@
 //! Data that the engine writes while a seal runs.
 //!
-//! A page that is written between its copy and the remap would lose what was written, and one that a restore puts back
-//! would take the engine back in time. So each of the engine's statics that lasts from call to call lies on pages of
-//! its own, which nothing else shares, and which neither a seal nor a restore touches: [`crate::own_pages`] lists them
-//! all.
+//! A page written between its copy and the remap would lose what was written, and one that a restore puts back would
+//! take the engine back in time. So each of the engine's statics that lasts from call to call lies on pages of its own,
+//! which nothing else shares, and which neither a seal nor a restore touches: [`crate::own_pages`] lists them all.
 
 use crate::range::Range;
 use core::ops::Deref;

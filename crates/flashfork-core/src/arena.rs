@@ -45,13 +45,13 @@ pub struct VmaRecord {
     pub name: [u8; 32],
     /// Bytes sealed by this call.
     pub sealed: u64,
-    /// Bytes that were sealed already and stay so.
+    /// Bytes sealed already and stay so.
     pub kept: u64,
     /// Why (the rest of) it was not sealed.
     pub reason: Option<Reason>,
 }
 
-/// Most runs one seal makes: each may be a VMA of its own, and a process has 65,530 by default.
+/// Most runs one seal makes: each may be its own VMA, and a process has 65,530 by default.
 pub const MAX_RUNS: usize = 16 * 1024;
 /// Most VMAs reported one by one; all are counted.
 pub const MAX_RECORDS: usize = 16 * 1024;

@@ -101,7 +101,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
 }
 
 /// What the policy says comes before a fork. It looks at /proc, and seals in scratch memory: a handler must not see its
-/// descriptors, let a child of its own have them, or jump away from them.
+/// descriptors, let its own child have them, or jump away from them.
 fn prepare(faults: u64) {
     let mask = sys::block_signals();
     let act = POLICY.next(&Own, faults);

@@ -1,6 +1,5 @@
 //! Attributes that a program has of whoever started it, and that a clone has of its template instead: it takes its
-//! caller's. What the program has set for itself while it was warmed stays as long as caller and template have the
-//! same.
+//! caller's. What the program has set for itself while it was warmed stays while caller and template have the same.
 
 use crate::proc::{dump, text};
 use crate::sys::{self, Errno, Result};
@@ -115,7 +114,7 @@ impl Inherited {
         self.take_privileges(before)
     }
 
-    /// Secure bits alone: in a namespace of users of its own a program has none, and no use for them.
+    /// Secure bits alone: in its own namespace of users a program has none, and no use for them.
     ///
     /// # Errors
     /// As [`Inherited::take`].

@@ -110,14 +110,14 @@ pub fn unseal(range: Range) -> Result<u64, Error> {
     seal::unseal::unseal(range)
 }
 
-/// Takes pages that were only read since they were sealed out of the page tables that a fork copies: they come back
-/// when they are read again. Returns how many bytes that were. The calling thread must be the process's only one.
+/// Takes pages only read since they were sealed out of the page tables that a fork copies: they come back when they are
+/// read again. Returns how many bytes that were. The calling thread must be the process's only one.
 pub fn drop_refills() -> Result<u64, Error> {
     trial::prepare();
     seal::refills::drop_refills()
 }
 
-/// Whether a seal of much memory could put it into a tmpfs of its own, which is faster; an error says why not: `ENOSYS`
+/// Whether a seal of much memory could put it into its own tmpfs, which is faster; an error says why not: `ENOSYS`
 /// before Linux 6.12, `EOPNOTSUPP` where 2 MB pages of tmpfs are forbidden, `EACCES` under a filter of system calls, or
 /// what the kernel said.
 pub fn can_mount() -> core::result::Result<(), Errno> {

@@ -76,7 +76,7 @@ pub struct Outcome {
 pub enum Purpose {
     /// Some of it is going to be sealed.
     Seal,
-    /// Of a device nobody has asked anything as long as there is sealed memory
+    /// Of a device nobody has asked anything while there is sealed memory
     /// ([`crate::kernel_writers::is_device_to_mind`]): everything may still be made anonymous, and should be.
     Unseal,
 }

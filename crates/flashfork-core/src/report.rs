@@ -10,7 +10,7 @@ use crate::sys;
 /// Not to be kept over a fork: a clone has no such memory.
 pub struct Sealed {
     arena: Option<&'static mut Arena>,
-    /// The signals that were blocked before.
+    /// The signals blocked before.
     mask: Option<u64>,
     /// What was done.
     pub outcome: Result<Outcome, Error>,

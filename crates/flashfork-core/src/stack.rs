@@ -1,4 +1,4 @@
-//! Runs a function on a stack of its own.
+//! Runs a function on its own stack.
 //!
 //! The caller's stack may lie in memory that is being sealed (coroutines, thread stacks from malloc). On a separate
 //! stack nothing of the program's memory is written between the copy and the remap, and depth is known in advance.
@@ -115,8 +115,7 @@ unsafe fn run_on<T, F: FnOnce() -> T>(top: usize, f: F) -> T {
     }
 }
 
-/// `clone(2)` of a task that runs `f(arg)` on a stack of its own, in the caller's memory, and never returns. Gives its
-/// id.
+/// `clone(2)` of a task that runs `f(arg)` on its own stack, in the caller's memory, and never returns. Gives its id.
 ///
 /// The kernel sets `*alive` to 0 and wakes whoever waits there when the task no longer uses memory
 /// (`CLONE_CHILD_CLEARTID`). The task has the caller's thread pointer: nothing in `f` may use thread-local storage.

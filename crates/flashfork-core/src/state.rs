@@ -123,7 +123,7 @@ impl Drop for Inside<'_> {
 
 /// See [`State::quiet`].
 pub(crate) struct Quiet {
-    /// The signals that were blocked before.
+    /// The signals blocked before.
     mask: Option<u64>,
 }
 
@@ -176,7 +176,7 @@ impl State {
         self.holds.load(SeqCst) || self.beside_another.load(SeqCst)
     }
 
-    /// Whether the engine sees all calls of the program that would mean something on sealed memory: as long as there is
+    /// Whether the engine sees all calls of the program that would mean something on sealed memory: while there is
     /// some, or might be, and no other copy of the engine sees them in its place.
     pub fn sees_calls(&self) -> bool {
         self.holds.load(SeqCst) && !self.beside_another.load(SeqCst)

@@ -422,7 +422,7 @@ fn what_is_left_of_a_sealed_process_that_has_ended_takes_one_and_a_half_times_it
     }
 }
 
-/// A worker had them for itself as long as its server lived.
+/// A worker had them for itself while its server lived.
 #[test]
 fn what_a_parent_has_sealed_anew_and_its_clone_has_alone_takes_one_and_a_half_times_its_memory_at_most() {
     in_child!();

@@ -75,7 +75,7 @@ fn goes_back_with_a_snapshot() {
                 }
             }
             match turn {
-                // It leaves libraries alone as long as there is a snapshot.
+                // It leaves libraries alone while there is a snapshot.
                 3 => drop(seal(Pages::Auto).outcome.unwrap()),
                 4 => drop(unseal(Range::ALL).unwrap()),
                 20 => return,

@@ -1,4 +1,4 @@
-//! Seals of so much memory that it lies in a tmpfs of its own, by who may mount.
+//! Seals of so much memory that it lies in its own tmpfs, by who may mount.
 
 #[macro_use]
 mod common;

@@ -150,7 +150,7 @@ fn beside_another_thread_nothing_is_dropped() {
 fn a_stack_in_sealed_memory_stays_where_it_is() {
     in_child!();
     let (words, _) = written_and_read(Pages::Small, 5);
-    // A stack that was sealed while nobody was on it.
+    // A stack sealed while nobody was on it.
     let (stack, rest) = words.split_at_mut(LEN / 16);
     let mut result = None;
     call_on(stack, &mut || result = Some((drop_refills(), pages(rest))));
@@ -165,7 +165,7 @@ fn call_on(stack: &mut [u64], f: &mut dyn FnMut()) {
         // SAFETY: set below, for this call.
         unsafe { (*TARGET.unwrap())() }
     }
-    // SAFETY: one thread; the contexts live as long as they are used.
+    // SAFETY: one thread; the contexts live while they are used.
     unsafe {
         TARGET = Some(std::mem::transmute::<&mut dyn FnMut(), *mut dyn FnMut()>(f));
         let (mut here, mut there) = (std::mem::zeroed::<libc::ucontext_t>(), std::mem::zeroed::<libc::ucontext_t>());

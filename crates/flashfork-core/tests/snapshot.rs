@@ -445,7 +445,7 @@ fn lock(at: usize, flags: u32) -> i32 {
 
 #[test]
 fn locks_set_later_are_taken_away() {
-    // Alone, and beside memory that was locked before.
+    // Alone, and beside memory locked before.
     for before in [false, true] {
         in_children(|| {
             let (big, small, locked) = (patterned(8 << 20, 1), patterned(64 << 10, 2), patterned(64 << 10, 3));
@@ -462,8 +462,7 @@ fn locks_set_later_are_taken_away() {
                 back(value + 1);
             }
             if !before {
-                // Nothing that is mapped from now on is locked either.
-                // SAFETY: changes no contents.
+                // Nothing mapped from now on is locked either. SAFETY: changes no contents.
                 if value == 3 && unsafe { libc::mlockall(libc::MCL_FUTURE) } == 0 {
                     back(value + 1);
                 }

@@ -145,7 +145,7 @@ fn another_process_in_the_same_memory_is_no_place_for_either() {
             big.fill(2);
             let beside = flags & libc::CLONE_VFORK == 0;
             STOP.store(u64::from(!beside), SeqCst);
-            // SAFETY: the child runs on a stack of its own and uses nothing that its parent uses meanwhile.
+            // SAFETY: the child runs on its own stack and uses nothing that its parent uses meanwhile.
             let pid = unsafe {
                 let stack = map(1 << 20, 0).add(1 << 20);
                 libc::clone(child, stack.cast(), flags | libc::SIGCHLD, (&raw const STOP).cast_mut().cast())
@@ -490,7 +490,7 @@ fn lock_past_all(at: *mut u8, len: usize) {
 #[test]
 fn what_the_program_locks_by_an_instruction_of_its_own_is_unlocked() {
     in_child!(by_each_way());
-    // A mapping of its own: locking a part of one would show.
+    // Its own mapping: locking a part of one would show.
     let (memory, turn) = (map(3 * 4096, 0).wrapping_add(4096), map(4096, 0));
     // SAFETY: memory of the test's own.
     unsafe {

@@ -62,7 +62,7 @@ pub enum ImageError {
     TooSmall {
         /// What it is made of.
         directory: PathBuf,
-        /// MiB that were asked for.
+        /// MiB asked for.
         given: u64,
         /// MiB in which that has room.
         needed: u64,

@@ -304,7 +304,7 @@ fn tag_classes<'a>(java: &Java, tool: &Tool, classes: &'a Classes) -> Result<Vec
 /// Tags an instance of a class that has a tag.
 extern "system" fn note_object(class: jlong, _: jlong, tag: *mut jlong, _: jint, _: *mut c_void) -> jint {
     const _: EachObject = note_object;
-    // A class may be an instance of nothing that is looked for.
+    // A class may be an instance of nothing looked for.
     if class != 0 {
         // SAFETY: the virtual machine's own variable.
         unsafe { *tag = class + INSTANCE };

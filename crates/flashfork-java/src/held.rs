@@ -38,7 +38,7 @@ pub fn hold(java: &Java, tool: &Tool, virtual_threads: bool) -> Result<(Held, Ge
     if virtual_threads {
         tool.suspend_virtual()?;
     }
-    // As long as some are busy, those of the classes that were there at first.
+    // While some are busy, those of the classes that were there at first.
     let mut look: Option<Look> = None;
     let mut turn = 0;
     loop {

@@ -1,5 +1,5 @@
 //! JVMTI, the interface of Java virtual machines for tools (JVM Tool Interface, version 17 and later): the functions
-//! that are used here, by their numbers in its table.
+//! used here, by their numbers in its table.
 
 use crate::java::virtual_machine;
 use jni_sys::{JNI_OK, jclass, jint, jlong, jmethodID, jobject};
@@ -40,7 +40,7 @@ pub struct Frame {
     location: jlong,
 }
 
-/// Frames that are looked at of a thread: from a generator up there are far fewer.
+/// Frames looked at of a thread: from a generator up there are far fewer.
 const FRAMES: usize = 4096;
 
 /// Called for each object: tag of its class, size, its own tag, length, and what was given.
@@ -301,7 +301,7 @@ impl Tool {
         unsafe { self.set_tag(object, tag) }
     }
 
-    /// The objects that have one of these numbers, and which.
+    /// The objects with one of these numbers, and which.
     pub fn tagged(&self, tags: &[jlong]) -> Result<Vec<(jobject, jlong)>, String> {
         let (mut count, mut objects, mut their_tags) = (0, null_mut(), null_mut());
         // SAFETY: the list is as long as said; locals are written.

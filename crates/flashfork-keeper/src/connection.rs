@@ -16,7 +16,7 @@ pub struct Clone {
     process: OwnedFd,
     /// Where it says how its beginning went, until it has.
     pub report: Option<OwnedFd>,
-    /// Its namespace's init waits as long as this is open.
+    /// Its namespace's init waits while this is open.
     _leash: OwnedFd,
     pub stopped: bool,
 }
@@ -47,7 +47,7 @@ pub struct Connection {
     pub job: bool,
     /// A request for which there is no clone yet.
     pub request: Option<Request>,
-    /// Sockets that its clone has in the place of those on which the program listens, by its numbers for them.
+    /// Sockets that its clone has in place of those on which the program listens, by its numbers for them.
     pub listeners: Vec<(i32, OwnedFd)>,
     pub clone: Option<Clone>,
     /// Whether it has asked for a clone.

@@ -24,7 +24,7 @@ impl Files {
             (rest.as_bytes().get(2) == Some(&b'x')).then(|| PathBuf::from(path))
         });
         let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
-        // Archives of code: a jar is open as long as it is used.
+        // Archives of code: a jar is open while it is used.
         let open = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
         let archives =
             open.filter(|path| path.extension().is_some_and(|e| ["jar", "jmod", "zip"].iter().any(|k| e == *k)));

@@ -85,8 +85,8 @@ fn begin(told: &Told, passed: Passed, outside: std::fs::File) -> std::io::Result
 /// How often it is tried: between two numbers another process may be started elsewhere.
 const ATTEMPTS: usize = 1000;
 
-/// Forks a process that has the same number here and outside. Whoever is told the program's number by the program, in a
-/// pid file or by the name of a file in a common directory, finds it by that, and finds no other process.
+/// Forks a process with the same number here and outside. Whoever is told the program's number by the program, in a pid
+/// file or by the name of a file in a common directory, finds it by that, and finds no other process.
 fn fork_alike(outside: &std::fs::File) -> std::io::Result<Option<i32>> {
     for _ in 0..ATTEMPTS {
         let (mut number, told) = std::io::pipe()?;
@@ -145,7 +145,7 @@ fn run(line: BorrowedFd<'_>) -> ! {
     loop {
         process::take_signals(signals.as_fd());
         while let Some((pid, status)) = process::next_child() {
-            // The keeper reads as long as it lives; a moment later this process is gone, too.
+            // The keeper reads while it lives; a moment later this process is gone, too.
             while let Err(rustix::io::Errno::AGAIN) = (Note::Waited { pid, status }).send(line.as_fd(), &[]) {
                 let mut ready = [PollFd::new(&line, PollFlags::OUT)];
                 let _ = poll(&mut ready, None);

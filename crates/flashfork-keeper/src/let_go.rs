@@ -1,4 +1,4 @@
-//! A template that is made anew lets go of the ports on which its program listens, so that the new one can have them.
+//! A template made anew lets go of the ports on which its program listens, so that the new one can have them.
 //!
 //! From then on it makes no clones, whatever becomes of the new one: they would listen nowhere.
 
@@ -58,7 +58,7 @@ impl Keeper {
     }
 }
 
-/// It lets go after it has made the clone that was ordered before.
+/// It lets go after it has made the clone ordered before.
 fn tell_maker(line: &OwnedFd) -> bool {
     message::send(line.as_fd(), &Order::LetGo.encode(), &[]).is_ok()
 }

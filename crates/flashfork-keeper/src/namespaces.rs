@@ -103,7 +103,7 @@ fn may_administer() -> bool {
     effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| set >> CAP_SYS_ADMIN & 1 == 1)
 }
 
-/// Has programs that are started from here get no capabilities, whoever they are.
+/// Has programs started from here get no capabilities, whoever they are.
 pub fn bound_capabilities() {
     for capability in 0..64 {
         // SAFETY: takes numbers. There are fewer of them.

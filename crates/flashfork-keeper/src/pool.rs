@@ -1,5 +1,5 @@
-//! Namespaces for clones, made ahead: of processes and of mounts, with /proc and an init of their own. A clone is not
-//! the first process of its namespace: signals would not end it, and orphans would come to it.
+//! Namespaces for clones, made ahead: of processes and of mounts, with /proc and their own init. A clone is not the
+//! first process of its namespace: signals would not end it, and orphans would come to it.
 
 use crate::process::{self, check};
 use std::fs::File;
@@ -45,8 +45,8 @@ pub fn make(pid: i32) -> Result<Space> {
     Ok(Space { init, processes: space("pid")?, mounts: space("mnt")?, leash })
 }
 
-/// What the clone starts has higher numbers than the one that was chosen for it: none shall have that of a thread of
-/// the template, by which libraries know their process again.
+/// What the clone starts has higher numbers than the one chosen for it: none shall have that of a thread of the
+/// template, by which libraries know their process again.
 fn begin(pid: i32) -> Result<()> {
     process::mount_proc()?;
     std::fs::write("/proc/sys/kernel/ns_last_pid", pid.to_string())

@@ -11,7 +11,7 @@ pub struct Relay {
     line: Vec<u8>,
 }
 
-/// Longest line that is looked at.
+/// Longest line looked at.
 const LONGEST: usize = 1 << 16;
 
 impl Relay {

@@ -50,7 +50,7 @@ pub struct Keeper {
     /// Connections that wait for a clone.
     pub wanted: VecDeque<u64>,
     pub ordered: Option<Ordered>,
-    /// Clones that were ended before the maker had said that it forked them.
+    /// Clones ended before the maker had said that it forked them.
     pub early: BTreeMap<i32, i32>,
     pub spaces: VecDeque<Space>,
     /// Whether one was asked for.

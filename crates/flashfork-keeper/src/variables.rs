@@ -1,4 +1,4 @@
-//! Variables that are read at a program's start: whether a caller's are those that the template was started with.
+//! Variables read at a program's start: whether a caller's are those that the template was started with.
 
 use crate::connection::Request;
 use flashfork_warm::variables::ALL;

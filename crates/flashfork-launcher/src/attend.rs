@@ -11,7 +11,7 @@ use syscalls::{Errno, Sysno};
 /// After how long, in milliseconds, a template that has not made the clone yet is looked at: by the command proper.
 const LOOK: usize = 250;
 
-/// Until the clone ends, and this process with it; or until there is something that has to be said in words.
+/// Until the clone ends, and this process with it; or until there is something that must be said in words.
 pub fn attend(line: &Line, asked: Asked) -> ! {
     let (socket, signals) = (asked.template.socket, asked.signals);
     let mut clone = 0;
@@ -21,7 +21,7 @@ pub fn attend(line: &Line, asked: Asked) -> ! {
         let given = [ready.as_mut_ptr() as usize, ready.len(), patience, 0, 0, 0];
         // SAFETY: so many structures, locals.
         let come = unsafe { flashfork_core::system_call(Sysno::poll, given) };
-        // Before the signals: one that was sent because of what the clone does finds that it has started.
+        // Before the signals: one sent because of what the clone does finds that it has started.
         loop {
             match heard(socket, net::MSG_PEEK) {
                 Err(Nothing) => break,
@@ -48,7 +48,7 @@ pub fn attend(line: &Line, asked: Asked) -> ! {
     }
 }
 
-/// There is no clone, but there may be one of a template that comes in the place of this one.
+/// There is no clone, but there may be one of a template that comes in place of this one.
 fn begin_anew(line: &Line, asked: &Asked) -> ! {
     system::block(sys::SIG_SETMASK, asked.blocked);
     line.hand_on(None)

@@ -13,7 +13,7 @@ const INSTALLED: &[u8] = b"../lib/flashfork/flashfork-cli\0";
 /// In the auxiliary vector, the name by which this program was executed (`AT_EXECFN`).
 const EXECUTED_AS: usize = 31;
 
-/// Longest path that is looked at; longer ones are nothing that is found.
+/// Longest path looked at; longer ones are nothing that is found.
 const PATH: usize = 4096;
 
 /// Arguments and environment, where the kernel has put them.
@@ -65,7 +65,7 @@ impl Line {
         [self.arguments.get(first..).unwrap_or_default(), self.variables]
     }
 
-    /// Becomes the command proper, with the same command line; or has it go on with a clone that was asked for.
+    /// Becomes the command proper, with the same command line; or has it go on with a clone asked for.
     pub fn hand_on(&self, asked: Option<Handed>) -> ! {
         let mut words = [core::ptr::null::<c_char>(); 3];
         let mut number = [0; Handed::LEN];
@@ -161,7 +161,7 @@ fn complain(directory: &[u8], why: Errno) -> ! {
     system::exit(1)
 }
 
-/// A clone that was asked for: the connection, and the clone's process, or 0.
+/// A clone asked for: the connection, and the clone's process, or 0.
 pub struct Handed {
     pub socket: Fd,
     pub clone: i32,
@@ -205,7 +205,7 @@ impl Decimal {
     }
 }
 
-/// A path that is put together.
+/// A path put together.
 pub struct Path<const N: usize> {
     bytes: MaybeUninit<[u8; N]>,
     len: usize,

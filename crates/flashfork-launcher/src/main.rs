@@ -44,9 +44,9 @@ extern "C" fn run(stack: *const usize) -> ! {
 fn plain_clone(line: &Line) -> Option<request::Asked> {
     let name = line.argument(2).filter(|_| line.argument(1) == Some(b"clone"))?;
     let name = core::str::from_utf8(name).ok().filter(|name| flashfork_warm::is_name(name))?;
-    // As of a command that is told where its options end.
+    // As of a command told where its options end.
     let first = if line.argument(3) == Some(b"--") { 4 } else { 3 };
-    // Descriptors made here would come in the place of those that are closed.
+    // Descriptors made here would come in place of those that are closed.
     if !(0..3).all(system::is_open) {
         return None;
     }

@@ -7,12 +7,12 @@ use flashfork_warm::{Ask, DESCRIPTORS, PASSED_ON, Start};
 use linux_raw_sys::{general as sys, net};
 use syscalls::Sysno;
 
-/// A clone that was asked for.
+/// A clone asked for.
 pub struct Asked {
     pub template: Template,
     /// Where this process's signals are read.
     pub signals: Fd,
-    /// Those that were blocked before.
+    /// Those blocked before.
     pub blocked: u64,
 }
 

@@ -18,7 +18,7 @@ pub trait Experiment: clap::Args {
     /// The page for people, drawn from the records alone, so that those of a file make the same page.
     const PAGE: fn(&Document) -> String;
 
-    /// Measures into `run`. An error in the middle, or an interruption, loses nothing that was kept there before.
+    /// Measures into `run`. An error in the middle, or an interruption, loses nothing kept there before.
     ///
     /// It stays within [`Progress::deadline`] and looks at [`Progress::interrupted`] at each step, or uses
     /// [`Run::sample`], which does both.

@@ -188,7 +188,7 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         let (send, receive) = mpsc::channel();
         let place = path.clone();
-        // By a thread of its own: opening it waits for ever where that waits.
+        // By its own thread: opening it waits for ever where that waits.
         std::thread::spawn(move || {
             let lock = MachineLock::acquire_at(&place, &mut Silent);
             send.send(lock.map(drop).unwrap_err().to_string()).unwrap();

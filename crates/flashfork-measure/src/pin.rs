@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn a_pinned_thread_is_allowed_on_that_cpu_alone() {
-        // On a thread of its own: the pin must not outlive the test.
+        // On its own thread: the pin must not outlive the test.
         std::thread::spawn(|| {
             let cpu = chosen_cpu().unwrap();
             assert_eq!(allowed_cpus().unwrap().last(), Some(&cpu));

@@ -18,7 +18,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 pub enum Ink {
     /// Titles and labels.
     Text,
-    /// What is beside the point, and names that have no colour of their own.
+    /// What is beside the point, and names with no colour of their own.
     Faint,
     /// Lines behind the figure.
     Grid,

@@ -209,7 +209,7 @@ fn summary(samples: &[f64]) -> serde_json::Map<String, Value> {
     named.map(|(name, value)| (name.to_owned(), value.into())).chain([count]).collect()
 }
 
-/// The whole numbers that were chosen under this name, ascending, each once.
+/// The whole numbers chosen under this name, ascending, each once.
 pub fn numbers<'a>(records: impl IntoIterator<Item = &'a Record>, name: &str) -> Vec<u64> {
     let mut numbers: Vec<u64> = records.into_iter().filter_map(|record| record.number(name)).collect();
     numbers.sort_unstable();

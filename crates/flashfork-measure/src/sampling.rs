@@ -1,9 +1,9 @@
 //! The rules of measuring, in one loop: cells taken in random order round by round, warmed up, repeated until they are
 //! precise or time is up, every sample kept.
 //!
-//! A cell is one configuration (a method at a size). Each round visits every cell once, in an order of its own
-//! ([`order`]): drift of the machine hits all cells alike. All cells go on until the last one is precise, so that they
-//! keep equally many rounds and ratios between them stay ratios of what was measured side by side.
+//! A cell is one configuration (a method at a size). Each round visits every cell once, in its own order ([`order`]):
+//! drift of the machine hits all cells alike. All cells go on until the last one is precise, so that they keep equally
+//! many rounds and ratios between them stay ratios of what was measured side by side.
 //!
 //! [`order`]: crate::order
 
@@ -19,8 +19,8 @@ use crate::{deadline::Deadline, order::shuffled_round};
 pub struct Effort {
     /// Rounds whose samples are kept apart and not counted.
     pub warm_up: usize,
-    /// Counted rounds that are made in any case, unless the run is interrupted or out of time; at least 1. With fewer
-    /// than 6 there is no interval of 95 %.
+    /// Counted rounds made in any case, unless the run is interrupted or out of time; at least 1. With fewer than 6
+    /// there is no interval of 95 %.
     pub least: usize,
     /// Counted rounds after which it ends, precise or not.
     pub most: usize,

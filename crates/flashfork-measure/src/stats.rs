@@ -20,7 +20,7 @@ pub use rank::{RankTest, holm, rank_test, smallest_p};
 pub struct Rounds(pub Vec<Vec<f64>>);
 
 impl Rounds {
-    /// Independent samples: each is a round of its own.
+    /// Independent samples: each is its own round.
     pub fn independent(samples: &[f64]) -> Self {
         Self(samples.iter().map(|&sample| vec![sample]).collect())
     }

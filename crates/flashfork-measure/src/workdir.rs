@@ -1,4 +1,4 @@
-//! A temporary directory that is gone afterwards, however this process ends.
+//! A temporary directory gone afterwards, however this process ends.
 //!
 //! A database image is a gigabyte: left behind by every Ctrl-C, it would fill the user's disk. A library can't catch
 //! signals, and nobody catches SIGKILL, so a small shell stands by: it waits for this process's end of a pipe to close,

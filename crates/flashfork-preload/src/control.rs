@@ -64,7 +64,7 @@ pub unsafe extern "C" fn flashfork_preload_ready(argc: *mut c_int, argv: *mut *m
 /// The library has the function, too, for programs that run without the shim.
 ///
 /// # Safety
-/// `run` may be called with `with`, in any clone, from a thread of its own.
+/// `run` may be called with `with`, in any clone, from its own thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashfork_on_clone(run: Option<Hook>, with: *mut c_void) -> c_int {
     let run = run.ok_or(flashfork_core::Errno::EINVAL);

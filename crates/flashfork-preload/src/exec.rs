@@ -1,5 +1,5 @@
-//! The exec functions: where threads are stopped by signals, none may be on its way into a program that has no handler
-//! for it.
+//! The exec functions: where threads are stopped by signals, none may be on its way into a program with no handler for
+//! it.
 //!
 //! `execl` and its kin, whose arguments are counted by nobody, are not among them, and neither are system calls made by
 //! number.

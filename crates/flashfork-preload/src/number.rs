@@ -54,7 +54,7 @@ extern "C" fn answer(caller: usize) -> i32 {
     };
     let given = GIVEN.load(Relaxed);
     let is_theirs = || CODE.iter().any(|[begin, end]| (begin.load(Relaxed)..end.load(Relaxed)).contains(&caller));
-    // What the clone forks has a number of its own.
+    // What the clone forks has its own number.
     if given != 0 && pid == CLONE.load(Relaxed) && is_theirs() { given } else { pid }
 }
 

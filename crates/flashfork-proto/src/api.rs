@@ -180,7 +180,7 @@ pub struct Template {
     pub clones_alive: u64,
     /// After how many clones it is retired.
     pub max_clones: Option<u64>,
-    /// The clone that was forked to make it, if it wasn't booted.
+    /// The clone forked to make it, if it wasn't booted.
     pub forked_from: Option<String>,
     /// Bytes of memory that guest memory and what the guest wrote to its disk take, shared by all clones.
     pub resident_bytes: u64,
@@ -205,8 +205,8 @@ pub struct CreateClones {
     /// [`MAX_JOB`](crate::signal::MAX_JOB) bytes.
     #[serde(default)]
     pub job: String,
-    /// Whether to answer only when the guest is ready. Without it the answer comes with the first
-    /// exit of the guest, and a clone's state has to be asked for.
+    /// Whether to answer only when the guest is ready. Without it the answer comes with the first exit of the guest,
+    /// and a clone's state must be asked for.
     #[serde(default = "yes")]
     pub wait: bool,
     /// How often each may fork itself, by the fork signal in its guest; what comes of that has the same number left.
@@ -294,7 +294,7 @@ pub struct Clone {
     pub name: String,
     /// Its template's name; if that has none, the name of the template that its ancestors were cloned from.
     pub template: String,
-    /// The clone that was forked to make it, if its template has no name.
+    /// The clone forked to make it, if its template has no name.
     pub forked_from: Option<String>,
     /// When it was made, as of a [`Template`].
     pub made_ns: u64,
@@ -365,7 +365,7 @@ pub struct PoolStats {
     pub shape: Shape,
     /// Shells that wait.
     pub ready: u32,
-    /// Shells that wait beside them, primed for the template that was asked for last.
+    /// Shells that wait beside them, primed for the template asked for last.
     pub primed: u32,
     /// Shells being prepared.
     pub preparing: u32,

@@ -1,5 +1,5 @@
-//! Templates are children of the process that has warmed them, which has to be told of their ends (wait(2)) or they
-//! stay as zombies.
+//! Templates are children of the process that has warmed them, which must be told of their ends (wait(2)) or they stay
+//! as zombies.
 
 use crate::link::readable;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};

@@ -25,9 +25,9 @@ pub enum News {
     Ended(ExitStatus),
 }
 
-/// A clone that was asked for, whether or not it runs yet. Dropped, it is killed.
+/// A clone asked for, whether or not it runs yet. Dropped, it is killed.
 ///
-/// For callers with a loop of their own: its descriptor can be read when there is something to [`hear`](Asked::hear).
+/// For callers with their own loop: its descriptor can be read when there is something to [`hear`](Asked::hear).
 #[derive(Debug)]
 pub struct Asked {
     link: Link,
@@ -157,11 +157,10 @@ fn not_waited(e: Errno) -> Error {
 ///
 /// Dropped, it is killed with all of its process group, as is the clone of a caller that is killed: the connection is
 /// what it hangs on, so that none is left that nobody waits for. Nobody waits for that to happen: kill it and
-/// [`wait`](Clone::wait) where it matters. What shall outlive this process is started by the clone in a session of its
-/// own.
+/// [`wait`](Clone::wait) where it matters. What shall outlive this process is started by the clone in its own session.
 ///
-/// Any thread may wait for it and send it signals, several at a time too. A process that was forked since can't wait
-/// for it (`ECHILD`): its end is told once.
+/// Any thread may wait for it and send it signals, several at a time too. A process forked since can't wait for it
+/// (`ECHILD`): its end is told once.
 #[derive(Debug)]
 pub struct Clone {
     link: Link,
@@ -181,7 +180,7 @@ enum Lost {
 }
 
 impl Clone {
-    /// Its process. It leads a process group of its own.
+    /// Its process. It leads its own process group.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
@@ -201,8 +200,7 @@ impl Clone {
         self.wait_for(Some(Duration::ZERO))
     }
 
-    /// Waits for its end, or so long. A signal that is handled in this thread may end the wait early, with `None`
-    /// too.
+    /// Waits for its end, or so long. A signal handled in this thread may end the wait early, with `None` too.
     pub fn wait_for(&self, limit: Option<Duration>) -> Result<Option<ExitStatus>, Error> {
         if let Some(status) = self.heard()? {
             return Ok(Some(status));

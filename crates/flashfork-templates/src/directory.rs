@@ -106,9 +106,9 @@ impl Directory {
         Path::new("/proc/self/fd").join(self.open.as_raw_fd().to_string()).join(entry)
     }
 
-    /// Keeps others from giving and taking names as long as the result is open. A name is given, or taken from a
-    /// template that is gone, in that time only: so what was found dead is still so when it is removed. A template that
-    /// lives gives up its own without.
+    /// Keeps others from giving and taking names while the result is open. A name is given, or taken from a template
+    /// that is gone, in that time only: so what was found dead is still so when it is removed. A template that lives
+    /// gives up its own without.
     pub(crate) fn lock(&self) -> Result<OwnedFd, Error> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let opened = rustix::fs::openat(&self.open, ".", flags, Mode::empty());
@@ -145,7 +145,7 @@ impl Directory {
         }
     }
 
-    /// Gives an entry a name in the place of whoever has it. Under the lock.
+    /// Gives an entry a name in place of whoever has it. Under the lock.
     pub(crate) fn replace(&self, from: &Path, to: &Name) -> rustix::io::Result<()> {
         rustix::fs::renameat(&self.open, from, &self.open, to.as_ref() as &Path)
     }

@@ -35,7 +35,7 @@ pub enum Found {
     Alive(Link),
     /// One that is stopped. It must get no descriptors: it would keep them from those who wait for their end.
     Stopped(Link),
-    /// A template that is gone without having given up its name.
+    /// A template gone without having given up its name.
     Dead,
     /// Nobody.
     Nobody,
@@ -120,7 +120,7 @@ impl Link {
         Link { end, template: None }
     }
 
-    /// Over a connection to a template that was found before.
+    /// Over a connection to a template found before.
     pub fn of(end: OwnedFd) -> std::io::Result<Link> {
         let template = seen(&peer(&end)?);
         Ok(Link { end, template })

@@ -1,4 +1,4 @@
-//! Ports of the caller's in the place of those on which a template listens.
+//! Ports of the caller's in place of those on which a template listens.
 
 use crate::{error::Error, link::Link, name::Name};
 use flashfork_core::forkall;
@@ -15,7 +15,7 @@ pub struct Listen {
     pub port: u16,
 }
 
-/// A socket that was made for one of them, and the program's descriptor in whose place it comes.
+/// A socket made for one of them, and the program's descriptor in whose place it comes.
 pub type Socket = (i32, OwnedFd);
 
 /// Asks the template on which sockets it listens, and makes those that listen on the other ports, as these do. They are

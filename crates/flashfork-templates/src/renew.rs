@@ -141,8 +141,8 @@ impl<'a> Template<'a> {
     pub const TURN: Duration = TURN;
 }
 
-/// As [`Link::let_go`], and waits a moment for others to let go, too: clones that end, and callers who have asked for a
-/// port of their own.
+/// As [`Link::let_go`], and waits a moment for others to let go, too: clones that end, and callers who have asked for
+/// their own port.
 fn let_go(old: &Link, name: &Name) -> Result<Option<Vec<u16>>, Error> {
     let mut taken = old.let_go(name)?;
     for _ in 0..TURNS_TO_LET_GO {

@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// A port on which it listens in the place of one of its template's, which must have its threads
+    /// A port on which it listens in place of one of its template's, which must have its threads
     /// ([`Warm::threads`](crate::Warm::threads)). The socket is like the template's, and is bound by this process.
     pub fn listen(mut self, listen: Listen) -> Self {
         self.listens.push(listen);
@@ -158,8 +158,8 @@ impl<'a> Run<'a> {
     }
 
     /// Begins to make the template anew, as [`Template::renew`] does. What of this environment counts is taken over by
-    /// a template that was warmed so ([`Warm::renews`](crate::Warm::renews)). The program's errors are written where
-    /// the clone's are.
+    /// a template warmed so ([`Warm::renews`](crate::Warm::renews)). The program's errors are written where the clone's
+    /// are.
     pub fn renew(&self) -> Result<Renewal<'a>, Error> {
         let template = Template::named(self.names, self.name.clone());
         template.renew_for(self.streams[2], Some(&self.environment))

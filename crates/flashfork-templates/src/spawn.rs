@@ -54,7 +54,7 @@ pub fn preloading(shim: &OsStr, own: impl Fn(&str) -> Option<OsString>) -> [(&'s
     })
 }
 
-/// Starts the program, with the shim, in a session of its own.
+/// Starts the program, with the shim, in its own session.
 pub fn start(warm: &mut Warm<'_>, preload: OsString, passed: [RawFd; 4]) -> Result<Child, Error> {
     let at = match warm.ready {
         Ready::Auto => 0,
@@ -134,8 +134,8 @@ fn spawn(
     command.spawn().map_err(|e| Error::Run { program: format!("'{}'", named.display()), why: e.to_string() })
 }
 
-/// In the child before its exec: a session of its own, no signal blocked or ignored (each clone has its caller's), and
-/// of the descriptors those passed: others of this process would stay open for good. Until it is ready it ends with the
+/// In the child before its exec: its own session, no signal blocked or ignored (each clone has its caller's), and of
+/// the descriptors those passed: others of this process would stay open for good. Until it is ready it ends with the
 /// thread that started it.
 fn prepare(passed: [RawFd; 4], starter: u32) -> std::io::Result<()> {
     rustix::process::setsid()?;

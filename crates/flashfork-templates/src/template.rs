@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A template, by its name. Each question and each clone is a connection of its own: what was warmed anew by this name
+/// A template, by its name. Each question and each clone is its own connection: what was warmed anew by this name
 /// meanwhile is asked.
 #[derive(Debug)]
 pub struct Template<'a> {

@@ -167,8 +167,8 @@ impl<'a> Warm<'a> {
     }
 
     /// Whether a caller finds it made anew ([`Template::renew`]) when it is stale, without being asked. Then it is
-    /// stale, too, for a caller whose environment has other values of variables that are read at a program's start; it
-    /// is made anew with these.
+    /// stale, too, for a caller whose environment has other values of variables read at a program's start; it is made
+    /// anew with these.
     pub fn renews(mut self, renews: bool) -> Self {
         self.renews = renews;
         self

@@ -1,4 +1,4 @@
-//! A program on its way to its ready point, until it is a template that has its name.
+//! A program on its way to its ready point, until it is a template with its name.
 
 use crate::link::{Heard, LIMIT, Link, readable};
 use crate::warm::{Moment, Ready, Warm};
@@ -69,7 +69,7 @@ impl<'a> Warming<'a> {
         Warming { old, ..self }
     }
 
-    /// Waits until it is a template that has its name, however long that takes; unless it ends.
+    /// Waits until it is a template with its name, however long that takes; unless it ends.
     pub fn wait(mut self) -> Result<Facts, Error> {
         loop {
             if let Some(facts) = self.advance()? {
@@ -82,7 +82,7 @@ impl<'a> Warming<'a> {
         }
     }
 
-    /// For callers with a loop of their own: one of these can be read when it is time to [`advance`](Self::advance).
+    /// For callers with their own loop: one of these can be read when it is time to [`advance`](Self::advance).
     #[must_use]
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.process.as_fd(), self.link.as_fd()]

@@ -117,7 +117,7 @@ fn a_dropped_clone_is_killed_with_its_group() {
     until("its template knows", || template.facts().unwrap().running == 0);
 }
 
-/// In a process of its own, which is watched: whoever stopped it would stop these tests.
+/// In its own process, which is watched: whoever stopped it would stop these tests.
 #[test]
 fn a_clone_that_stops_does_not_stop_its_caller() {
     let mut test = Command::new(std::env::current_exe().unwrap());

@@ -1,4 +1,4 @@
-//! Connections that are passed on, both halves in this process: between them, channels in place of a machine's border.
+//! Connections passed on, both halves in this process: between them, channels in place of a machine's border.
 
 use flashfork_transfer::{Passed, Peer, Side, relay};
 use serde_bytes::ByteBuf;

@@ -53,8 +53,8 @@ impl Call {
     }
 }
 
-/// Starts a shell that is traced from its first instruction, and gives every call of its main thread and the others
-/// when it has ended.
+/// Starts a shell traced from its first instruction, and gives every call of its main thread and the others when it has
+/// ended.
 fn traced(vcpus: u8) -> (Shell, thread::JoinHandle<Vec<Call>>) {
     let (sender, started) = mpsc::channel();
     let tracer = thread::spawn(move || {
@@ -156,7 +156,7 @@ fn a_claim_creates_nothing_and_both_preparation_and_claim_keep_their_order() {
     let Some(_) = kvm() else { return };
     let _alone = ALONE.lock().unwrap();
     for vcpus in [1, 2] {
-        // In a process of its own, made before any is traced.
+        // In its own process, made before any is traced.
         let template = shell_client::template(shape(16, vcpus), &code(guest()));
         let Life { preparation, claim, .. } = life(vcpus, &template, false);
 
@@ -258,7 +258,7 @@ fn nothing_ticks_in_a_primed_shell_and_its_claim_maps_nothing() {
         let main = claim.iter().find(|call| call.ioctl() == Some(SET_PIT2)).unwrap().thread;
         let own: Vec<Call> = claim.iter().filter(|call| call.thread == main).copied().collect();
         in_order(&ioctls(&own), &timed);
-        // Nothing else, but for the TSC deadline of a guest that has one.
+        // Nothing else, but for the TSC deadline of a guest with one.
         assert_eq!(ioctls(&own).len(), timed.len() + 3, "{claimed:#x?}");
     }
 }

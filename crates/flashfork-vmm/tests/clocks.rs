@@ -166,8 +166,8 @@ fn tsc() -> Source {
     Source::Tiny(code.concat())
 }
 
-/// On Linux 5.18 to 6.6 a TSC that is written within a second of a VM's own is taken for the VM's own: then this clone,
-/// of a machine younger than its template was, has an older TSC.
+/// On Linux 5.18 to 6.6 a TSC written within a second of a VM's own is taken for the VM's own: then this clone, of a
+/// machine younger than its template was, has an older TSC.
 #[test]
 fn the_tsc_of_a_clone_does_not_go_back() {
     let Some(kvm) = kvm() else { return };
@@ -182,7 +182,7 @@ fn tsc_goes_on(kvm: &Kvm) -> bool {
     let (mut parent, vcpu0) = Machine::prepare(kvm, shape(4, 1), Box::new(std::io::sink())).unwrap();
     parent.spawn(vcpu0).unwrap();
     parent.boot(&tsc(), None).unwrap();
-    // The template's TSC is behind that of a machine that is made later, and by less than a second.
+    // The template's TSC is behind that of a machine made later, and by less than a second.
     std::thread::sleep(Duration::from_millis(500));
     parent.resume();
     assert_eq!(exit(&mut parent), Exit::Signal(Signal::Fork));

@@ -292,7 +292,7 @@ fn a_rollback_is_another_clone_with_its_own_index_and_counts_as_one() {
     daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "make a new one");
     let after: Clone = daemon.get("/v1/clones/t-1");
     assert_eq!((after.generation, after.state), (rolled.generation, CloneState::Starting));
-    // The template stays as long as they live, and goes when they have ended.
+    // The template stays while they live, and goes when they have ended.
     daemon.refused("DELETE", "/v1/templates/t", &Value::Null, "2 clones");
     daemon.shells().into_iter().for_each(kill);
     eventually(|| template().clones_alive == 0);

@@ -1,4 +1,4 @@
-//! The daemon among shells that were taken over: they don't read, don't answer, or say too much.
+//! The daemon among shells taken over: they don't read, don't answer, or say too much.
 
 #[path = "common/daemon.rs"]
 mod client;

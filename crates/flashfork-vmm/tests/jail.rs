@@ -1,5 +1,5 @@
-//! What a jailed process can't do. Each case is a process of its own: this program again, which in [`JAILED`] goes
-//! another way.
+//! What a jailed process can't do. Each case is its own process: this program again, which in [`JAILED`] goes another
+//! way.
 
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_vmm::jail::{self, FIRST_USER, Isolation, JailError};

@@ -1,4 +1,4 @@
-//! What becomes of a shell whose monitor has a bug. A process of its own, since it has one panic hook.
+//! What becomes of a shell whose monitor has a bug. Its own process, since it has one panic hook.
 
 use flashfork_proto::shell::{Channel, Ended, FromShell};
 use flashfork_vmm::shell::tell_of_panics;

@@ -1,4 +1,4 @@
-//! The daemon's shells that are primed for a template: for whom, what they cost when they fail, and when they go.
+//! The daemon's shells primed for a template: for whom, what they cost when they fail, and when they go.
 
 #[path = "common/daemon.rs"]
 mod client;

@@ -1,5 +1,5 @@
-//! Shells that were taken over, played by this very program: they go into the same jail, are claimed, and then take,
-//! write and fork as much as they can. It costs their own clone.
+//! Shells taken over, played by this very program: they go into the same jail, are claimed, and then take, write and
+//! fork as much as they can. It costs their own clone.
 
 #[path = "common/daemon.rs"]
 mod client;

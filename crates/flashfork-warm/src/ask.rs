@@ -16,7 +16,7 @@ pub enum Ask {
     Retire,
     /// On which sockets the program listens: [`crate::Tell::Listens`] for each, then [`crate::Tell::Facts`].
     Listeners,
-    /// Before [`Ask::Clone`]: the clone has the socket that comes with this in the place of the program's descriptor of
+    /// Before [`Ask::Clone`]: the clone has the socket that comes with this in place of the program's descriptor of
     /// this number.
     Listen {
         /// One of [`Ask::Listeners`].
@@ -25,8 +25,8 @@ pub enum Ask {
     /// What it was made by: [`crate::Tell::Recipe`].
     Recipe,
     /// Before it is made anew: to let go of the sockets of TCP on which the program listens, and to make no clones from
-    /// then on. [`crate::Tell::Ports`] says on which of these ports others listen by them; a program that has none
-    /// stays as it is: [`crate::Tell::Facts`].
+    /// then on. [`crate::Tell::Ports`] says on which of these ports others listen by them; a program with none stays as
+    /// it is: [`crate::Tell::Facts`].
     LetGo,
     /// A signal for the clone of this connection, or for its process group.
     Signal {

@@ -1,5 +1,5 @@
 //! Of templates with threads: what their keeper, who talks with callers, and the maker in the program's memory say to
-//! each other, over a socket of their own.
+//! each other, over their own socket.
 
 use crate::{Reader, Writer};
 
@@ -28,8 +28,8 @@ pub enum Order {
         /// How many of the last [`Order::Listen`] are for it.
         listeners: u64,
     },
-    /// Before [`Order::Make`]: the clone has the socket that comes with this in the place of the program's descriptor
-    /// of this number. At most [`crate::LISTENERS`].
+    /// Before [`Order::Make`]: the clone has the socket that comes with this in place of the program's descriptor of
+    /// this number. At most [`crate::LISTENERS`].
     Listen {
         /// One of [`Word::Listens`].
         number: i32,

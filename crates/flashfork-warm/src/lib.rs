@@ -43,7 +43,7 @@ pub const DESCRIPTORS: usize = 5;
 /// Most ports in [`Tell::Ports`].
 pub const PORTS: usize = 32;
 
-/// Most sockets that a clone has in the place of those on which its template listens.
+/// Most sockets that a clone has in place of those on which its template listens.
 pub const LISTENERS: usize = 16;
 
 /// Clones of one template that may run at a time.

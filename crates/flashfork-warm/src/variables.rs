@@ -1,4 +1,4 @@
-//! Variables that are read when a program starts, so that a clone's own count for nothing.
+//! Variables read when a program starts, so that a clone's own count for nothing.
 
 use core::ffi::CStr;
 

@@ -8,7 +8,7 @@
 //! where the three prices belong to the host and can be measured in advance, and the rest to the program. That still
 //! holds. Three mechanisms have changed which entries there are: huge pages (one entry for 2 MB), sealing (none, until
 //! pages are written again) and forks on demand (one for 2 MB, until it is written), and each piece of memory written
-//! has a price of its own besides that of its pages.
+//! has its own price besides that of its pages.
 
 mod cache;
 mod calibrate;

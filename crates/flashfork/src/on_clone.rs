@@ -15,10 +15,10 @@ type OnClone = unsafe extern "C" fn(Hook, *mut c_void) -> c_int;
 /// there: for what must not be the same in all of them, such as a random number generator's state. If it fails, the
 /// clone is ended. Functions run in the order in which they were given, and are never taken back.
 ///
-/// In a program with threads (`flashfork warm --threads`) they run in a thread of their own while all other threads
-/// wait where they were stopped: a lock that one of these holds stays held, the allocator's too, perhaps. When the
-/// template is made they run once in a clone that does nothing else; if they don't come to an end there, `flashfork
-/// warm` says so. In a template with one thread they run in that.
+/// In a program with threads (`flashfork warm --threads`) they run in their own thread while all other threads wait
+/// where they were stopped: a lock that one of these holds stays held, the allocator's too, perhaps. When the template
+/// is made they run once in a clone that does nothing else; if they don't come to an end there, `flashfork warm` says
+/// so. In a template with one thread they run in that.
 ///
 /// Without `flashfork warm` there are no clones of that kind, and `run` is never called. [`fork`](crate::fork) doesn't
 /// call it.
@@ -27,7 +27,7 @@ type OnClone = unsafe extern "C" fn(Hook, *mut c_void) -> c_int;
 /// When there are 64 already, or no thread can be started.
 pub fn on_clone<F: Fn() -> io::Result<()> + Send + Sync + 'static>(run: F) -> io::Result<()> {
     unsafe extern "C" fn call<F: Fn() -> io::Result<()>>(run: *mut c_void) -> c_int {
-        // SAFETY: the box of this type that was given below, which is never freed.
+        // SAFETY: the box of this type given below, which is never freed.
         let run = unsafe { &*run.cast::<F>() };
         c_int::from(run().is_err())
     }
@@ -45,7 +45,7 @@ pub fn on_clone<F: Fn() -> io::Result<()> + Send + Sync + 'static>(run: F) -> io
 /// Tells the shim, if it is there. 0, or -1 with `errno`.
 ///
 /// # Safety
-/// `run` may be called with `with`, in any clone, from a thread of its own.
+/// `run` may be called with `with`, in any clone, from its own thread.
 pub(crate) unsafe fn in_shim(run: Hook, with: *mut c_void) -> c_int {
     symbol(ON_CLONE).map_or(0, |on_clone| {
         // SAFETY: the shim defines this symbol with this type; the caller answers for the rest.

@@ -17,8 +17,8 @@ type Ready = unsafe extern "C" fn(*mut libc::c_int, *mut *mut *mut libc::c_char)
 /// What this process has in buffers of Rust's standard output is flushed first: clones would each print it.
 ///
 /// # Safety
-/// As `fork(2)`, which this is for the clones. A process that has other threads then is refused, and ends: `flashfork
-/// warm` says why. No thread may hold on to strings of the environment, which is replaced.
+/// As `fork(2)`, which this is for the clones. A process with other threads then is refused, and ends: `flashfork warm`
+/// says why. No thread may hold on to strings of the environment, which is replaced.
 #[must_use]
 pub unsafe fn ready() -> Option<Vec<OsString>> {
     // A failure would be told by the program's next output.

@@ -23,8 +23,8 @@ use std::io;
 /// is corrupt. Nothing else of the process goes back; [`snapshot`](crate::snapshot()) is for that. What was mapped,
 /// protected or advised inside the region stays so.
 ///
-/// Until it is sealed a region belongs to the process that made it: clones don't have it. Once sealed, each clone has a
-/// copy of its own, which it can roll back. Seals of the process leave regions alone.
+/// Until it is sealed a region belongs to the process that made it: clones don't have it. Once sealed, each clone has
+/// its own copy, which it can roll back. Seals of the process leave regions alone.
 #[derive(Debug)]
 pub struct Region(core::Region);
 
@@ -41,7 +41,7 @@ pub enum RegionError {
     /// [`Region::rollback`] too early.
     #[error("the region is not sealed, so there is no state to go back to; seal it first")]
     NotSealed,
-    /// [`Region::seal`] in a clone that was forked before.
+    /// [`Region::seal`] in a clone forked before.
     #[error("this process was forked before the region was sealed, so it doesn't have it; make another one")]
     Elsewhere,
     /// [`Region::rollback_range`] of something else than whole pages inside the region.

@@ -185,7 +185,7 @@ pub fn exclude(addr: *const u8, len: usize) -> Result<(), SealError> {
         core::Error::System(core::Step::Begin, core::Errno::ENOSPC) => SealError::TooManyExcluded,
         other => SealError::from(other),
     })?;
-    // The shim seals by itself, and has a list of its own.
+    // The shim seals by itself, and has its own list.
     if allocator::exclude_in_shim(addr, len) { Ok(()) } else { Err(SealError::TooManyExcluded) }
 }
 

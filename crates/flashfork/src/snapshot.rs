@@ -99,9 +99,9 @@ impl From<core::Error> for SnapshotError {
     }
 }
 
-/// Takes a snapshot of the process, in the place of the one there may be, which stays if this one is refused. Returns
-/// 0, and again at each [`restore`] with the number given there, as `setjmp` does; but unlike there, everything in
-/// memory is then what it was.
+/// Takes a snapshot of the process, in place of the one there may be, which stays if this one is refused. Returns 0,
+/// and again at each [`restore`] with the number given there, as `setjmp` does; but unlike there, everything in memory
+/// is then what it was.
 ///
 /// ```no_run
 /// use flashfork::{SnapshotOptions, restore, snapshot};

@@ -42,7 +42,7 @@ fn pin() {
     }
 }
 
-/// The fork call with 64 MB of it, measured in a process of its own.
+/// The fork call with 64 MB of it, measured in its own process.
 fn measured(engine: Engine) -> Duration {
     let (mut receive, mut send) = std::io::pipe().unwrap();
     in_child(|| {

@@ -1,5 +1,5 @@
-//! A program outside this workspace that has the library as a path dependency, built as `cargo build` does it: nothing
-//! is optimised there, and frames are many times as large.
+//! A program outside this workspace with the library as a path dependency, built as `cargo build` does it: nothing is
+//! optimised there, and frames are many times as large.
 
 use std::fs;
 use std::{path::Path, process::Command};

@@ -32,7 +32,7 @@ impl Region {
         self.tags.len() * PAGE
     }
 
-    /// Overwrites pages, each with a tag of its own from `first` on.
+    /// Overwrites pages, each with its own tag from `first` on.
     pub fn write(&mut self, pages: impl Iterator<Item = usize>, first: Tag) {
         for (page, tag) in pages.zip(first..) {
             // SAFETY: the page is part of the mapping, which is writable.

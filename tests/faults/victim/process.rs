@@ -83,7 +83,7 @@ fn length(line: &[u8]) -> usize {
 /// Reads a file without allocating.
 fn read<'a>(path: &std::ffi::CStr, buf: &'a mut [u8]) -> &'a [u8] {
     let mut len = 0;
-    // SAFETY: a buffer of our own.
+    // SAFETY: our own buffer.
     unsafe {
         let fd = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         loop {

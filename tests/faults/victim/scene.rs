@@ -1,4 +1,4 @@
-//! The calls that are made to fail, one scene each.
+//! The calls made to fail, one scene each.
 
 use crate::memory::{Region, is_sealed};
 use flashfork_core::fork::{Engine, configure, fork};
@@ -38,7 +38,7 @@ pub enum Kind {
     Seal {
         small: bool,
     },
-    /// A seal of so much that it has a mount of its own, where the kernel gives it one.
+    /// A seal of so much that it has its own mount, where the kernel gives it one.
     SealLarge,
     /// A seal of what was written since the last one.
     Reseal,

@@ -64,10 +64,10 @@ const FLAGS: &[(usize, c_int)] = &[
 
 const NOT_KNOWN: Expect = Expect::Exactly(Err(libc::EINVAL));
 
-/// The advice this kernel doesn't know, tried on a page of its own.
+/// The advice this kernel doesn't know, tried on its own page.
 pub fn unknown() -> Vec<c_int> {
     let tried = |advice: &c_int| {
-        // SAFETY: a page of our own, gone at the end. Where there is none every advice fails, and is not given.
+        // SAFETY: our own page, gone at the end. Where there is none every advice fails, and is not given.
         unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let page = libc::mmap(std::ptr::null_mut(), PAGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);

@@ -1,5 +1,4 @@
-//! `mseal(2)` of memory that is sealed already: from then on its mapping can't be changed, and calls say so as on plain
-//! memory.
+//! `mseal(2)` of memory sealed already: from then on its mapping can't be changed, and calls say so as on plain memory.
 //!
 //! It can't be unmapped again, so it has addresses of its own.
 

@@ -40,7 +40,7 @@ impl World {
             0 | 1 => self.resize(from, new, 0),
             2 => self.resize(from, new, MOVE),
             FIXED_MOVE => self.move_to(from, new, MOVE | FIXED),
-            // The lock of a mapping that is left behind next to its new place is lost in both (Linux 6.18).
+            // The lock of a mapping left behind next to its new place is lost in both (Linux 6.18).
             _ if a & (attr::FILE | attr::SHARED | attr::LOCKED) != 0 => Ok(()),
             _ => self.move_to(from, old, MOVE | FIXED | KEEP),
         }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// Blocks held at most.
 pub const MOST: usize = 64;
-/// Blocks that were moved at most, in one run.
+/// Blocks moved at most, in one run.
 const MOST_MOVED: usize = 1 << 16;
 
 /// The first sixteen bits of every word of a block: of no address, and of no small number.

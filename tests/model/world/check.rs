@@ -9,7 +9,7 @@ use std::{fs::File, ops::Range, os::unix::fs::FileExt};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     /// Every page that holds something, and one in eight of those that hold zeros: reading a page that was never
-    /// touched maps the zero page, and memory that nobody touched has to be tested as well.
+    /// touched maps the zero page, and memory that nobody touched must be tested as well.
     Written,
     /// Every page.
     All,

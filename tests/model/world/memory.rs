@@ -90,7 +90,7 @@ impl World {
     pub fn probe_write(&self, page: usize) -> Outcome {
         let word = self.table.content(page).word(0);
         let pipe = Pipe::new();
-        // SAFETY: a word of our own goes in; the kernel checks the address it comes out at.
+        // SAFETY: our own word goes in; the kernel checks the address it comes out at.
         let n = unsafe {
             libc::write(pipe.0[1], (&raw const word).cast(), 8);
             libc::read(pipe.0[0], self.space.addr(page) as *mut libc::c_void, 8)

@@ -62,7 +62,7 @@ impl Space {
         Space { base: ARENA, heap }
     }
 
-    /// An arena of its own for the thread of this number, from 1; its heap never holds anything.
+    /// Its own arena for the thread of this number, from 1; its heap never holds anything.
     pub fn of_thread(number: usize) -> Space {
         let base = ARENA + number * APART;
         Space { base, heap: base + APART / 2 }

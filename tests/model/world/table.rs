@@ -79,7 +79,7 @@ impl Table {
         self.pages.content[all.clone()].copy_from_slice(&other.pages.content[all]);
     }
 
-    /// Everything that is mapped now is old.
+    /// Everything mapped now is old.
     pub fn grow_old(&mut self) {
         for page in (0..pages()).filter(|page| self.has(*page, attr::MAPPED)).collect::<Vec<_>>() {
             self.set(page, attr::OLD);

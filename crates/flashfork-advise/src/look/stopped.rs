@@ -86,7 +86,7 @@ pub(crate) fn is_stopped(pid: i32) -> Option<bool> {
         return None;
     }
     let mut threads = process.tasks().ok()?.flatten();
-    // A thread that is gone meanwhile doesn't move either.
+    // A thread gone meanwhile doesn't move either.
     Some(threads.all(|thread| thread.stat().map_or(true, |stat| stat.state().is_ok_and(still))))
 }
 

@@ -9,7 +9,7 @@ use crate::users;
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The command that `exec` describes, without standard input and output, in a process group of its own.
+/// The command that `exec` describes, without standard input and output, in its own process group.
 pub fn command(exec: &Exec) -> Result<Command, AgentError> {
     let fail = |kind, message: String| Err(AgentError { kind, message });
     let Some((program, arguments)) = exec.argv.split_first() else {

@@ -39,7 +39,7 @@ fn processes_stand_still_wherever_they_are_and_go_on_where_they_were() {
     let (one, two, own) = (dir.path().join("one"), dir.path().join("two"), dir.path().join("own"));
     let sub = base.join("sub");
     fs::create_dir(&sub).unwrap();
-    // Each line by a process of its own; the third makes none, which would be frozen.
+    // Each line by its own process; the third makes none, which would be frozen.
     let writes = |file: &Path| format!("while :; do (echo >>{}); done", file.display());
     let alone = format!("while :; do echo >>{}; done", own.display());
     let mut children = [in_cgroup(&base, &writes(&one)), in_cgroup(&sub, &writes(&two)), in_cgroup(&base, &alone)];

@@ -63,7 +63,7 @@ fn start() -> Result<(), String> {
     report(options.ready, &reaper)
 }
 
-/// Says that the guest is ready, in the way that was asked for.
+/// Says that the guest is ready, in the way asked for.
 fn report(ready: Option<Ready>, reaper: &Reaper) -> Result<(), String> {
     match ready {
         None => Ok(()),

@@ -1,9 +1,9 @@
 //! `bench clones`: many clones of one parent alive at once: how long until all are, and what each holds, the kernel's
 //! share included.
 //!
-//! Each clone writes a few pages of its own, says that it is alive, and waits. Memory is what the parent's memory
-//! cgroup is charged with more than before (page tables, stacks and task structures among it), where one can be made;
-//! else what the machine no longer has. Plain forks take so long and so much that fewer are made of them.
+//! Each clone writes its own few pages, says that it is alive, and waits. Memory is what the parent's memory cgroup is
+//! charged with more than before (page tables, stacks and task structures among it), where one can be made; else what
+//! the machine no longer has. Plain forks take so long and so much that fewer are made of them.
 
 mod subject;
 

@@ -63,7 +63,7 @@ pub struct ForkOptions {
 const STEP: u64 = 512 << 20;
 
 impl ForkOptions {
-    /// The sizes that were asked for, in whichever way.
+    /// The sizes asked for, in whichever way.
     pub(super) fn asked(&self) -> Option<Vec<u64>> {
         let listed = self.sizes.as_ref().map(|sizes| sizes.iter().map(|size| size.0).collect());
         listed.or_else(|| self.up_to.map(|last| (1..=last.0 / STEP).map(|step| step * STEP).collect()))

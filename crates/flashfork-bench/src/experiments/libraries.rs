@@ -1,9 +1,9 @@
 //! `bench libraries`: forks of a program that has loaded large libraries, and hardly any memory besides.
 //!
 //! Each library is compiled for this, with 32 relocated pages and four of data, which is the mean of twenty of those
-//! that are large in a Debian (libcrypto, GTK, ICU, SQLite, Perl …). The same program is forked as it is,
-//! sealed with the libraries' data left out, and sealed with it; each in a process of its own, asked in turn. A clone
-//! ends at once, or calls into every library first, which reads its relocated pages and writes to its data.
+//! that are large in a Debian (libcrypto, GTK, ICU, SQLite, Perl …). The same program is forked as it is, sealed with
+//! the libraries' data left out, and sealed with it; each in its own process, asked in turn. A clone ends at once, or
+//! calls into every library first, which reads its relocated pages and writes to its data.
 
 mod subject;
 
@@ -84,7 +84,7 @@ fn measure(options: &LibrariesOptions, run: &mut Run) -> Result {
     })
 }
 
-/// The source of a library: a table that is relocated when it is loaded, data, and a function that uses both.
+/// The source of a library: a table relocated when it is loaded, data, and a function that uses both.
 const SOURCE: &str = "
 #define ENTRIES (128 * 1024 / sizeof(void *))
 extern const void *const table[ENTRIES];
@@ -105,7 +105,7 @@ long use_library(long i)
 }
 ";
 
-/// Compiles `count` libraries, each from a file of its own.
+/// Compiles `count` libraries, each from its own file.
 fn compile(place: &Path, count: u32, run: &mut Run) -> Result<Vec<PathBuf>> {
     let source = place.join("library.c");
     std::fs::write(&source, SOURCE).or_cant("write a library's source")?;

@@ -2,9 +2,9 @@
 //! decides.
 //!
 //! What counts is the whole: writes, forks, clones that end at once, and the seals in between, divided by the number of
-//! forks. Each run is a process of its own and begins with nothing sealed, because a policy learns. `auto` is held
-//! against the best of the others on the same kind of memory (4 KB pages, or THP), over all forks so far and over the
-//! latest ones alone.
+//! forks. Each run is its own process and begins with nothing sealed, because a policy learns. `auto` is held against
+//! the best of the others on the same kind of memory (4 KB pages, or THP), over all forks so far and over the latest
+//! ones alone.
 
 mod figure;
 mod report;

@@ -1,5 +1,5 @@
 //! `bench pytest`: suites of tests in Python, run by pytest alone, by workers of xdist, by pytest-forked, and in clones
-//! (`--clones` and `--clone-each` of the Python package's plugin); and a program that is cloned from Python.
+//! (`--clones` and `--clone-each` of the Python package's plugin); and a program cloned from Python.
 //!
 //! Three suites: many small tests, for which starting is what costs; a real package's own; and one whose session
 //! fixture holds a lot of memory, each test of which reads and writes in it. Each run is a command as a person types

@@ -140,8 +140,8 @@ fn measure(options: &RollbackOptions, run: &mut Run) -> Result {
     measure_cycles::<ProcessSubject>(WHOLE, &PROCESS_SIZES, size.min(LARGEST_PROCESS), options, run)
 }
 
-/// Whole cycles, each kind in a worker of its own: what a region has found out by timing stays there. `of`: with what
-/// the names of methods begin.
+/// Whole cycles, each kind in its own worker: what a region has found out by timing stays there. `of`: with what the
+/// names of methods begin.
 fn measure_cycles<S: Subject<Spec = CycleSpec, Ready = bool, Ask = (), Reply = Visit<Measure>>>(
     of: &str,
     sizes: &[u64],
@@ -217,7 +217,7 @@ fn unable(error: region::Error) -> BenchError {
 
 fn bytes(region: &mut Region) -> &mut [u8] {
     let range = region.range();
-    // SAFETY: mapped as long as the region is borrowed.
+    // SAFETY: mapped while the region is borrowed.
     unsafe { std::slice::from_raw_parts_mut(range.start as *mut u8, range.len()) }
 }
 

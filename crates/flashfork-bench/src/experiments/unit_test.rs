@@ -31,7 +31,7 @@ pub struct UnitTestOptions {
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub size: Size,
 
-    /// How many test harnesses run at the same time, each with a database of its own
+    /// How many test harnesses run at the same time, each with its own database
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count(1..=256))]
     pub jobs: u32,
 

@@ -7,7 +7,7 @@
 //! asked the database.
 //!
 //! - tree: as above, by the daemon.
-//! - templates: each application has a kernel and a database of its own, and a template of both.
+//! - templates: each application has a kernel and its own database, and a template of both.
 //! - boots: each application's machine boots and starts the database. One disk has all, because a machine that boots
 //!   can have only one; it is driven as the daemon drives its machines, without one.
 //!
@@ -37,7 +37,7 @@ pub(crate) const EXPERIMENT: &str = "vm-tree";
 
 /// Memory of every guest in MiB.
 const MEMORY_MIB: u32 = 256;
-/// The applications, each on a disk of its own.
+/// The applications, each on its own disk.
 const APPS: [&str; 3] = ["blog", "shop", "wiki"];
 /// Left to the rest of the machine.
 const RESERVE: u64 = 512 << 20;

@@ -11,7 +11,7 @@ use flashfork_terminal::size::Size;
 pub(super) struct Series {
     /// What it says around the lines.
     pub words: Words,
-    /// The methods that were measured with memory, baseline first; none is without points.
+    /// The methods measured with memory, baseline first; none is without points.
     pub lines: Vec<Line>,
     /// The median of the empty processes beside them all.
     pub empty: Option<f64>,

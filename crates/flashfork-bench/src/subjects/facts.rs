@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::region::Region;
 use flashfork_measure::{BenchError, Result};
 
-/// What smaps calls bytes that are mapped by 2 MB entries.
+/// What smaps calls bytes mapped by 2 MB entries.
 const HUGE_KEYS: [&str; 4] = ["AnonHugePages", "ShmemPmdMapped", "Private_Hugetlb", "Shared_Hugetlb"];
 
 /// The calling process, and how its region is mapped.
@@ -18,7 +18,7 @@ pub(crate) struct Facts {
     pub page_table_bytes: u64,
     /// Resident memory, in bytes (`VmRSS`).
     pub resident_bytes: u64,
-    /// The share of the region that is mapped by 2 MB entries, 0 to 1.
+    /// The share of the region mapped by 2 MB entries, 0 to 1.
     pub huge_fraction: f64,
 }
 

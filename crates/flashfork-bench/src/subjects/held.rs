@@ -84,7 +84,7 @@ fn move_to(dir: &Path) -> bool {
     fs::write(dir.join("cgroup.procs"), std::process::id().to_string()).is_ok()
 }
 
-/// Where a cgroup may be made, where this process is, and the file that has the count: from the text of
+/// Where a cgroup may be made, where this process is, and the file with the count: from the text of
 /// `/proc/self/cgroup`. With version 2 a cgroup beside the own one, because one with processes has no children that
 /// count (cgroups(7)).
 fn places(own: &str) -> Vec<(PathBuf, PathBuf, &'static str)> {

@@ -70,7 +70,7 @@ impl Warm {
 impl Drop for Warm {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            // SAFETY: a mapping of its own. A failure would leave it where it is.
+            // SAFETY: its own mapping. A failure would leave it where it is.
             let _ = unsafe { munmap(self.at as *mut _, self.bytes) };
         }
     }

@@ -37,8 +37,8 @@ impl Spec {
         format!("{} {}", self.method, show(self.size))
     }
 
-    /// Why the host's pool has not enough for it now, if so. `copied`: bytes that are copied on write meanwhile. To be
-    /// asked before each start: what was started before has taken its part.
+    /// Why the host's pool has not enough for it now, if so. `copied`: bytes copied on write meanwhile. To be asked
+    /// before each start: what was started before has taken its part.
     pub(crate) fn shortage(&self, copied: u64) -> Result<Option<String>> {
         match self.method {
             Method::Hugetlb if self.size > 0 => Ok(Pool::read()?.lacks(self.size, copied)),
@@ -97,7 +97,7 @@ pub(crate) fn methods(run: &mut Run) -> Result<Vec<Method>> {
 }
 
 /// Starts these parents; those that can't be had, or aren't what they are called, are left out as `name` calls them.
-/// `copied`: bytes that are copied on write of so many.
+/// `copied`: bytes copied on write of so many.
 pub(crate) fn start<S: Subject<Spec = Spec, Ready = Facts>>(
     specs: Vec<Spec>,
     copied: impl Fn(u64) -> u64,

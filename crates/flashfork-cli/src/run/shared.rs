@@ -24,7 +24,7 @@ impl SharedStats {
             return Err(ErrorKind::FileTooLarge.into());
         }
         let mut file = File::from(memfd_create(c"flashfork-stats", MemfdFlags::CLOEXEC)?);
-        // Written, so that no page has to be found later, where there may be none and a signal instead (SIGBUS).
+        // Written, so that no page must be found later, where there may be none and a signal instead (SIGBUS).
         file.write_all(&bytes)?;
         // SAFETY: the memfd was just made; whoever else maps it only changes 64-bit counters, which are read as
         // atomics.
@@ -32,7 +32,7 @@ impl SharedStats {
         Ok(SharedStats { file, map })
     }
 
-    /// Where this user's processes find it, as long as this one lives.
+    /// Where this user's processes find it, while this one lives.
     pub fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }

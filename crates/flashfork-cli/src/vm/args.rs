@@ -110,7 +110,7 @@ pub enum VmCommand {
 
 #[derive(Args)]
 pub struct ServeArgs {
-    /// Shells kept ready for each shape of VM that has a template
+    /// Shells kept ready for each shape of VM with a template
     #[arg(long, default_value_t = 4, value_name = "N")]
     pub pool: u32,
 }
@@ -147,7 +147,7 @@ pub enum TemplateCommand {
     /// List templates
     #[command(after_help = "Example: flashfork vm template ls")]
     Ls,
-    /// Remove templates that have no clones
+    /// Remove templates with no clones
     #[command(after_help = "Example: flashfork vm template rm web")]
     Rm(NamesArg),
 }
@@ -259,7 +259,7 @@ pub struct ForkArgs {
     /// Keep what the clone is now as a template of this name
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub template: Option<String>,
-    /// Fork it wherever it is, without its agent: for guests that have none
+    /// Fork it wherever it is, without its agent: for guests with none
     #[arg(long)]
     pub now: bool,
 }

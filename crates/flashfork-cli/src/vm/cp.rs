@@ -90,7 +90,7 @@ pub fn to_guest(client: &Client, clone: &str, from: &Path, to: &Path) -> Result<
     }
 }
 
-/// What the agent says of a copy that is sent to it, up to the end; that may be a failure.
+/// What the agent says of a copy sent to it, up to the end; that may be a failure.
 fn listen(replies: &mut Replies, troubles: &Troubles) -> Result<Option<AgentError>, ClientError> {
     loop {
         match replies.receive()? {

@@ -120,7 +120,7 @@ fn has_left(socket: &Path) -> bool {
 fn start_at(socket: &Path) -> Result<Client, CliError> {
     let dir = socket.parent().filter(|dir| !dir.exists());
     let mut command = command(socket)?;
-    // A session of its own: it outlives this command and its terminal.
+    // Its own session: it outlives this command and its terminal.
     command.process_group(0);
     if let Err(e) = start(&mut command, socket) {
         // Made for the daemon that there isn't; it stays if something is in it.

@@ -125,7 +125,7 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
 /// Whether a daemon has something to keep afterwards. For the others none is started.
 fn makes_something(command: &VmCommand) -> bool {
     match command {
-        // Where there is no daemon there is only the template that is made by itself.
+        // Where there is no daemon there is only the template made by itself.
         VmCommand::Run(run) => run.template == DEFAULT_TEMPLATE,
         VmCommand::Template(command) => matches!(command, TemplateCommand::Create(_) | TemplateCommand::Load(_)),
         _ => false,
@@ -192,7 +192,7 @@ fn remove(kinds: &str, names: &[String], client: Option<&Client>) -> ExitCode {
     code
 }
 
-/// What KVM can do here, by trying, with a daemon that is gone afterwards.
+/// What KVM can do here, by trying, with a daemon gone afterwards.
 pub fn host() -> Result<api::Host, CliError> {
     let daemon = daemon::Private::start()?;
     waiting("trying to boot guests", || daemon.client.post("/v1/host", &()))

@@ -13,7 +13,7 @@ pub fn is_there() -> bool {
     stdin().is_terminal() && stdout().is_terminal()
 }
 
-/// The size of the terminal that is looked at.
+/// The size of the terminal looked at.
 pub fn size() -> TerminalSize {
     match tcgetwinsize(stdout()) {
         Ok(size) if size.ws_row > 0 && size.ws_col > 0 => TerminalSize { rows: size.ws_row, columns: size.ws_col },

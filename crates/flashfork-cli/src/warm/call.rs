@@ -10,8 +10,8 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// Runs a clone with these arguments to its end, of a template that is made anew if it is stale and `fresh` says so.
-/// Gives the exit code; a signal that ends the clone ends this process.
+/// Runs a clone with these arguments to its end, of a template made anew if it is stale and `fresh` says so. Gives the
+/// exit code; a signal that ends the clone ends this process.
 pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen], fresh: bool) -> Result<u8, CliError> {
     let names = super::names()?.ok_or_else(|| Error::Nobody(name.clone()))?;
     let template = Template::named(&names, name.clone());
@@ -81,7 +81,7 @@ fn wait(all: &[BorrowedFd<'_>], limit: Option<PollTimeout>) -> Result<(), CliErr
     }
 }
 
-/// A signal that has come and ends a command that has no clone. Others wait for nobody.
+/// A signal that has come and ends a command with no clone. Others wait for nobody.
 fn ending(signals: &SignalFd) -> Option<Signal> {
     while let Ok(Some(info)) = signals.read_signal() {
         let signal = info.ssi_signo as i32;
@@ -173,7 +173,7 @@ impl Running<'_> {
                 }
             }
             let signalled = ready[1].any().unwrap_or(false);
-            // Before the signals: one that was sent because of what the clone does finds that it has started.
+            // Before the signals: one sent because of what the clone does finds that it has started.
             while let Some(news) = self.asked.hear()? {
                 match news {
                     News::Started { .. } => let_go_of_streams(),

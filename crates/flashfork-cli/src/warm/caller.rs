@@ -107,7 +107,7 @@ pub fn umask() -> u32 {
     }
 }
 
-/// Signals that are blocked now.
+/// Signals blocked now.
 pub fn blocked() -> u64 {
     // SAFETY: all zeros are a value of this plain C structure; nothing is set.
     unsafe {

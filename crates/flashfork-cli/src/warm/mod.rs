@@ -44,7 +44,7 @@ pub struct WarmArgs {
     threads: bool,
     /// A clone finds the template made anew when its program has changed
     ///
-    /// So does a clone whose environment has another value of a variable that is read at a program's start (PYTHONPATH,
+    /// So does a clone whose environment has another value of a variable read at a program's start (PYTHONPATH,
     /// LD_LIBRARY_PATH, VIRTUAL_ENV and others), or a PATH that leads to another program: the template is warmed anew
     /// with these. Without it such a clone needs `flashfork clone --fresh`.
     #[arg(long)]
@@ -115,10 +115,10 @@ pub struct CloneArgs {
     /// The template
     #[arg(add = ArgValueCandidates::new(candidates))]
     name: Name,
-    /// The port on which the clone listens, in the place of its template's. Before NAME
+    /// The port on which the clone listens, in place of its template's. Before NAME
     ///
-    /// If the template listens on several ports, TEMPLATE_PORT says in the place of which. The socket is as the
-    /// template's, and is bound by this command. Of templates with threads.
+    /// If the template listens on several ports, TEMPLATE_PORT says in place of which. The socket is as the template's,
+    /// and is bound by this command. Of templates with threads.
     #[arg(long, value_name = "[TEMPLATE_PORT:]PORT", value_parser = listen)]
     listen: Vec<Listen>,
     /// If the template's program has changed, warm it anew first. Before NAME
@@ -192,7 +192,7 @@ pub fn clone(args: &CloneArgs) -> Result<ExitCode, CliError> {
 }
 
 /// `clone NAME ARGS…` when it is as plain as that: from NAME on all words are the clone's, whatever they look like. The
-/// launcher, which reads them likewise, comes here when something has to be said.
+/// launcher, which reads them likewise, comes here when something must be said.
 pub fn plain_clone(line: &[OsString]) -> Option<Result<ExitCode, CliError>> {
     let [command, name, words @ ..] = line else { return None };
     let name = name.to_str().filter(|_| command == "clone")?.parse().ok()?;

@@ -145,7 +145,7 @@ fn serve(mut client: UnixStream, agent: &Path, asked: &Mutex<Vec<String>>) {
     write!(client, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{answer}", answer.len()).unwrap();
 }
 
-/// The clone, which lives as long as its agent does.
+/// The clone, which lives while its agent does.
 fn shown(agent: &Path) -> Value {
     let mut shown = clone(1);
     if UnixStream::connect(agent).is_err() {

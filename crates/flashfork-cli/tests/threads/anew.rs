@@ -1,4 +1,4 @@
-//! Servers on a port of their own that are warmed anew: their template lets go of the port for the new one.
+//! Servers on their own port that are warmed anew: their template lets go of the port for the new one.
 
 use crate::listen::{ask, end, free, listening};
 use crate::place::{Place, assert_says, good, line, stderr, until};

@@ -164,8 +164,8 @@ fn a_clone_that_stops_stops_its_caller() {
     assert_eq!(clone.wait().unwrap().signal(), Some(libc::SIGTERM));
 }
 
-/// Everything that was started in this place, of whatever name: `pids` looks at environments, which the keeper and its
-/// inits have, and the program and its clones.
+/// Everything started in this place, of whatever name: `pids` looks at environments, which the keeper and its inits
+/// have, and the program and its clones.
 fn all(place: &Place) -> Vec<i32> {
     pids(place, "")
 }
@@ -227,8 +227,8 @@ fn nothing_is_left_of_what_is_killed() {
 const KILLED: u64 = 24;
 const MANY_KILLED: u64 = 1000;
 
-/// Any process of the template's or the command's, while it is warmed, cloned, or ends. A namespace is there as long as
-/// a process is, or a descriptor.
+/// Any process of the template's or the command's, while it is warmed, cloned, or ends. A namespace is there while a
+/// process is, or a descriptor.
 #[test]
 fn whatever_is_killed_at_any_moment_nothing_is_left() {
     let program = Program::new(DOES);

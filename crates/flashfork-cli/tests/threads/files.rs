@@ -1,4 +1,4 @@
-//! Open files are each clone's own, also those that have no name.
+//! Open files are each clone's own, also those with no name.
 
 use crate::place::{assert_says, line, until};
 use crate::programs::Program;

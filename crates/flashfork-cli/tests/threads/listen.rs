@@ -1,4 +1,4 @@
-//! Clones that listen on ports of their callers' in the place of their template's.
+//! Clones that listen on ports of their callers' in place of their template's.
 
 use crate::place::{Place, assert_says, good, line};
 use crate::programs::Program;
@@ -83,7 +83,7 @@ fn clones_listen_on_ports_of_their_callers_at_the_same_time() {
         }
     }
     assert_eq!(numbers.len(), 3, "each clone answers at its own port");
-    // One without a port of its own has the template's.
+    // One without its own port has the template's.
     let another = listening(&program.place, &[]);
     assert!(ask(old, "old").ends_with(&format!("port {old} 1111")));
     clones.into_iter().for_each(end);

@@ -127,7 +127,7 @@ int main(int argc, char **argv) {
     assert!(warm.wait().unwrap().success());
     assert_ne!(place.template_pid(), noted);
     assert_eq!(state(noted), None);
-    // No other program gets it as long as the template is there.
+    // No other program gets it while the template is there.
     kill(noted, libc::SIGKILL);
     assert!(Path::new(&format!("/proc/{noted}")).exists());
     for _ in 0..2 {

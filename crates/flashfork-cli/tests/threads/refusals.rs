@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Programs that have one thing, and what is said of it.
+/// Programs with one thing, and what is said of it.
 const REFUSED: [(&str, &str); 28] = [
     ("if (!fork()) { for (;;) pause(); }", "a child process, which its clones would not have"),
     (r#"int fd = open("/tmp", O_RDONLY); flock(fd, LOCK_EX);"#, "a lock on a file"),

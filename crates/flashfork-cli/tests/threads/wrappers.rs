@@ -77,7 +77,7 @@ fn a_wrapper_without_the_shim_or_that_waits_is_told() {
         refused("call", &["sh", "-c", &script], "exit status 3");
         refused("call", &["sh", "-c", &waits], "with other standard streams");
     }
-    // What a child of its own becomes is no template, whatever that says.
+    // What its own child becomes is no template, whatever that says.
     refused("call", &["sh", "-c", &format!("SET=set {path} a; exit 4")], "exit status 4");
     until("all is gone", || pids(&program.place, "").is_empty());
 }

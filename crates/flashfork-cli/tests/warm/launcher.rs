@@ -1,4 +1,4 @@
-//! Which of its two programs the command is: the launcher, as long as nothing has to be said.
+//! Which of its two programs the command is: the launcher, while nothing must be said.
 
 use crate::place::{FalseTemplate, Place, assert_says, flashfork, line, stderr, stdout, until};
 use std::fs;

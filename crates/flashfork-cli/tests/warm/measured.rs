@@ -3,7 +3,7 @@
 use crate::place::{Place, good, until};
 use std::fs;
 
-/// Processes that were started with this text in their environment.
+/// Processes started with this text in their environment.
 fn started_with(text: &str) -> usize {
     let all = fs::read_dir("/proc").unwrap().filter_map(|e| fs::read(e.unwrap().path().join("environ")).ok());
     all.filter(|environ| environ.windows(text.len()).any(|part| part == text.as_bytes())).count()

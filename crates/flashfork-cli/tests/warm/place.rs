@@ -1,4 +1,4 @@
-//! A directory of names of its own, with the programs of a test; what is in it ends with it.
+//! Its own directory of names, with the programs of a test; what is in it ends with it.
 
 use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, socket,

@@ -672,7 +672,7 @@ fn copies_of_the_streams_are_the_callers() {
     good(place.flashfork(&["warm", "t", "--", PYTHON, "-c", warm]).current_dir(place.path()).output().unwrap());
     let clone = place.python(&["-c", "import os; [os.write(fd, b'%d' % i) for i, fd in enumerate(copies[:2])]"]);
     assert_eq!(both(&clone), ("0", "1"));
-    // A file of the program's own that it had put in the place of a stream stays.
+    // A file of the program's own that it had put in place of a stream stays.
     let place = Place::new();
     let warm = "import builtins, os; builtins.own = os.open('own', os.O_CREAT | os.O_WRONLY); os.dup2(own, 1)";
     good(place.flashfork(&["warm", "t", "--", PYTHON, "-c", warm]).current_dir(place.path()).output().unwrap());

@@ -98,7 +98,7 @@ fn a_clone_that_others_stop_and_continue_takes_its_command_along() {
     assert_eq!(command.wait().unwrap().signal(), Some(libc::SIGKILL), "a stopped command ends with its clone");
 }
 
-/// A clone that is continued from outside gets the signal once, not again from its command.
+/// A clone continued from outside gets the signal once, not again from its command.
 #[test]
 fn a_clone_is_continued_once() {
     let place = Place::new();

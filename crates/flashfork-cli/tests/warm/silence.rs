@@ -1,5 +1,4 @@
-//! Templates that don't answer, and commands that are interrupted while they wait: nothing waits for ever, nothing is
-//! left.
+//! Templates that don't answer, and commands interrupted while they wait: nothing waits for ever, nothing is left.
 
 use crate::place::{FalseTemplate, Place, assert_says, good, kill, line, pids, signal, state, stdout, until};
 use std::io::{BufRead, BufReader};

@@ -105,7 +105,7 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     }
 }
 
-/// Advice that means something else on sealed memory, or has to be minded later, beside [`PROPERTIES`].
+/// Advice that means something else on sealed memory, or must be minded later, beside [`PROPERTIES`].
 const DIFFERENT: [u32; 7] = [
     k::MADV_DONTNEED,
     k::MADV_DONTNEED_LOCKED,
@@ -243,8 +243,8 @@ pub fn before_userfaultfd() -> Result<()> {
 }
 
 /// Before an object by which the kernel or a device writes or discards memory later (`io_setup(2)`,
-/// `io_uring_setup(2)`, whatever a driver's `ioctl(2)` does): it must find all memory anonymous; as long as it is there
-/// the process is not sealed. `ENOMEM` when sealed memory can't be made anonymous.
+/// `io_uring_setup(2)`, whatever a driver's `ioctl(2)` does): it must find all memory anonymous; while it is there the
+/// process is not sealed. `ENOMEM` when sealed memory can't be made anonymous.
 pub fn before_later_writes() -> Result<()> {
     STATE.properties_change();
     for_good()

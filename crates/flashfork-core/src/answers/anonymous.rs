@@ -80,7 +80,7 @@ pub(crate) fn give_property<T>(addr: usize, len: usize, call: impl FnOnce() -> T
     if !make_ready(range) || threads::allowed() == Threads::Stop {
         STATE.marked.add(range);
     }
-    // One that was planned meanwhile hears of it when it is done, and before it can go on.
+    // One planned meanwhile hears of it when it is done, and before it can go on.
     let _inside = STATE.inside();
     let result = call();
     STATE.properties_change();
@@ -149,8 +149,8 @@ impl Patience {
     }
 }
 
-/// Whether this is a child of vfork(2), for which its parent waits: as long as it uses the parent's memory that doesn't
-/// go on.
+/// Whether this is a child of vfork(2), for which its parent waits: while it uses the parent's memory that doesn't go
+/// on.
 fn is_vforked() -> bool {
     let asks = !STATE.is_known_process() && !STATE.is_sandboxed();
     asks && sys::same_memory(sys::getpid(), sys::getppid())

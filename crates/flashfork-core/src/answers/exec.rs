@@ -136,7 +136,7 @@ fn settle(gone: i32) {
 }
 
 /// Has a file under `/proc` read and written with no descriptor of the program's that others could see. A child of
-/// `vfork(2)` has a table of its own.
+/// `vfork(2)` has its own table.
 fn ask(f: fn() -> Result<()>) -> Result<()> {
     if !STATE.is_known_process() && !table::may_be_shared() && f().is_ok() {
         return Ok(());

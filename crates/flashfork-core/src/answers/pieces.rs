@@ -112,7 +112,7 @@ impl Spare {
         };
         static mut SCRATCH: Scratch = Scratch { text: [0; 16 << 10], runs: [NONE; 512] };
         let scratch = &raw mut SCRATCH;
-        // SAFETY: there is one `Spare` at a time, and it is borrowed as long as the scratch is used.
+        // SAFETY: there is one `Spare` at a time, and it is borrowed while the scratch is used.
         unsafe { &mut *scratch }
     }
 }

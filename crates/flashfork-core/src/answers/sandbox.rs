@@ -1,9 +1,9 @@
 //! A program that puts itself into a sandbox (seccomp(2)).
 //!
-//! Under a filter of its own a program is not sealed any more. What is sealed stays so if a child under that filter can
-//! do all that the engine does for calls on sealed memory; else all memory becomes anonymous before the filter is set.
-//! So it does under `auto`, which could neither seal anew from then on what is written, nor undo it: memory would come
-//! to exist twice.
+//! Under its own filter a program is not sealed any more. What is sealed stays so if a child under that filter can do
+//! all that the engine does for calls on sealed memory; else all memory becomes anonymous before the filter is set. So
+//! it does under `auto`, which could neither seal anew from then on what is written, nor undo it: memory would come to
+//! exist twice.
 
 use super::anonymous::{for_good, give_files_back};
 use super::{advise, exec, mremap};
@@ -85,8 +85,8 @@ pub unsafe fn seccomp(args: [usize; 6]) -> Result<usize> {
     }
 }
 
-/// Has a program enter a sandbox of its own. `filter`: not the strict mode, in which the program can do nothing either
-/// that would mean something on sealed memory. `may_try`: whether a child may try the filter. `real` makes the call.
+/// Has a program enter its own sandbox. `filter`: not the strict mode, in which the program can do nothing either that
+/// would mean something on sealed memory. `may_try`: whether a child may try the filter. `real` makes the call.
 ///
 /// # Safety
 /// As the call.

@@ -75,7 +75,7 @@ pub struct Registers {
     pub stub: usize,
 }
 
-/// Parts of the vector state that are saved by `xsave`: SSE, AVX and AVX-512, as far as there are; 0: by `fxsave`.
+/// Parts of the vector state saved by `xsave`: SSE, AVX and AVX-512, as far as there are; 0: by `fxsave`.
 static PARTS: AtomicU32 = AtomicU32::new(0);
 /// Bytes for them.
 static ROOM: AtomicUsize = AtomicUsize::new(512);

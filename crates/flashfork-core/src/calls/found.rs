@@ -19,7 +19,7 @@ pub fn know_libc(syscall: usize) {
 /// Most C libraries and loaders of one process that are rewritten: one each, and those of namespaces of their own
 /// (`dlmopen(3)`).
 const MAX_LIBRARIES: usize = 16;
-/// Most pages of stubs that are known again.
+/// Most pages of stubs known again.
 const MAX_PAGES: usize = 2 * MAX_LIBRARIES;
 
 /// A piece of code that makes system calls for others.
@@ -156,7 +156,7 @@ impl Found {
         Ok(())
     }
 
-    /// Looks at a mapping of code, of the file that is mapped from its start at `base`.
+    /// Looks at a mapping of code, of the file mapped from its start at `base`.
     fn look_at(&mut self, base: usize, v: &Vma) -> Result<()> {
         if let Some(last) = self.libraries[..self.library_count].last_mut()
             && last.base == base
@@ -197,7 +197,7 @@ impl Found {
 /// The bytes of a piece of code.
 ///
 /// # Safety
-/// It is mapped and readable, and nobody writes to it as long as the slice is used.
+/// It is mapped and readable, and nobody writes to it while the slice is used.
 pub unsafe fn code_of<'a>(range: Range) -> &'a [u8] {
     // SAFETY: as the caller says.
     unsafe { core::slice::from_raw_parts(range.start as *const u8, range.len()) }

@@ -195,7 +195,7 @@ unsafe fn vmsplice(args: &Arguments) -> Result<usize> {
     unsafe { pipes::vmsplice(*args) }
 }
 
-/// `mmap(2)`: a file that is mapped to be executed may make calls that nobody sees. The loader maps objects this way.
+/// `mmap(2)`: a file mapped to be executed may make calls that nobody sees. The loader maps objects this way.
 unsafe fn mmap(args: &Arguments) -> Result<usize> {
     let [_, len, prot, flags, fd, offset] = *args;
     if executable(prot) && flags as u32 & k::MAP_ANONYMOUS == 0 {

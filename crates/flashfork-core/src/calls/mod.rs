@@ -118,8 +118,8 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
         }
     }
     exec::know_parents(parents_are_seen);
-    // With the pages that were mapped meanwhile. Where something could not be read a C library may be missing: another
-    // look next time.
+    // With the pages mapped meanwhile. Where something could not be read a C library may be missing: another look next
+    // time.
     let seen = if found.reader.failed() { NOTHING } else { sum(buf)? };
     SEEN.store(seen, SeqCst);
     STATE.followed.store(true, SeqCst);

@@ -34,17 +34,17 @@ enum Table {
     SystemV(usize),
 }
 
-/// Links of a hash table that are followed at most: a table that is none may have no end.
+/// Links of a hash table followed at most: a table that is none may have no end.
 const LINKS: usize = 1 << 16;
-/// Entries of the dynamic section that are read at most.
+/// Entries of the dynamic section read at most.
 const ENTRIES: usize = 1 << 10;
 
-/// Bytes that are read at once: part of a page, so that all of them can be read or none. What is asked for are a few
-/// bytes here and there, and a call costs more than the bytes.
+/// Bytes read at once: part of a page, so that all of them can be read or none. What is asked for are a few bytes here
+/// and there, and a call costs more than the bytes.
 const WINDOW: usize = 512;
 
-/// Reads what may lie anywhere, and knows whether all of it could be read. A file that is mapped for execution need not
-/// be whole, nor an object, nor loaded as one.
+/// Reads what may lie anywhere, and knows whether all of it could be read. A file mapped for execution need not be
+/// whole, nor an object, nor loaded as one.
 pub struct Reader {
     failed: Cell<bool>,
     /// What was read last, by address.
@@ -112,8 +112,8 @@ fn nth(array: usize, size: usize, i: u32) -> usize {
 }
 
 impl<'a> Object<'a> {
-    /// The object that is mapped from its file's start at `base`. `None`: it is none, or has no dynamic symbols, or
-    /// isn't mapped as the loader would map it.
+    /// The object mapped from its file's start at `base`. `None`: it is none, or has no dynamic symbols, or isn't
+    /// mapped as the loader would map it.
     pub fn at(reader: &'a Reader, base: usize) -> Option<Object<'a>> {
         if reader.bytes(base)? != MAGIC {
             return None;

@@ -16,7 +16,7 @@ pub struct Jump {
     pub at: usize,
     /// Where the instruction `syscall` is that it leads to.
     pub call: usize,
-    /// The number of the call that is made there; `None`: any.
+    /// The number of the call made there; `None`: any.
     pub number: Option<u32>,
     /// `None`: it is there.
     bytes: Option<[u8; JUMP]>,
@@ -124,8 +124,8 @@ fn write_all(places: &Places, writer: &Writer) -> Result<()> {
     Ok(())
 }
 
-/// A fork copies the page tables of a file mapping that has written pages: let that be the mapping of these pages
-/// alone. Advice on reading ahead tells it from its neighbours. Where that is refused forks are slower.
+/// A fork copies the page tables of a file mapping with written pages: let that be the mapping of these pages alone.
+/// Advice on reading ahead tells it from its neighbours. Where that is refused forks are slower.
 fn set_apart(pages: Range) {
     if !pages.is_empty() {
         // SAFETY: nothing is discarded.

@@ -1,4 +1,4 @@
-//! Writing into code that is mapped to be executed, without it being anything else for a moment.
+//! Writing into code mapped to be executed, without it being anything else for a moment.
 
 use crate::proc::text;
 use crate::sys::{self, PAGE, Result};

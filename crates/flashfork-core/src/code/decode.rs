@@ -84,7 +84,7 @@ pub enum Line {
 /// What the two bytes at `at` are, somewhere in code: only what stands close to them can be told. `leads`: whether a
 /// jump or call may lead to an offset.
 ///
-/// A number of [`CALLS`] counts on whatever way of decoding the bytes before. Any other has to be loaded on every way
+/// A number of [`CALLS`] counts on whatever way of decoding the bytes before. Any other must be loaded on every way
 /// that begins far enough away, or where none does, in front of where it is loaded. Where it isn't, they are an
 /// instruction if most ways from far enough away lead to them: code is decoded right soon, wherever one begins.
 pub fn anywhere(code: &[u8], at: usize, leads: impl Fn(isize) -> bool) -> Line {

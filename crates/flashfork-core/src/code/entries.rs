@@ -23,9 +23,9 @@ const WAYS_OF_ONE: usize = 3;
 const FOUND: usize = 256;
 /// Bytes of code within which few distances lead to one place.
 const STRETCH: usize = 32 << 10;
-/// Bytes of an instruction before the 4 that are looked for.
+/// Bytes of an instruction before the 4 looked for.
 const BEFORE: usize = 7;
-/// Places that are farther apart are told from each other, as long as there aren't too many.
+/// Places that are farther apart are told from each other, while there aren't too many.
 const APART: usize = 64 << 10;
 
 /// A way into the middle of a part.

@@ -9,7 +9,7 @@ use super::instruction::{Instruction, LONGEST};
 use super::value::Registers;
 use super::{Call, is_own};
 
-/// Longest part that is looked through.
+/// Longest part looked through.
 pub const PART: usize = 128 << 10;
 /// Most places of one part where ways meet.
 const PLACES: usize = 8 << 10;
@@ -34,7 +34,7 @@ pub struct Flow {
     offsets: [u32; PLACES],
     known: [Registers; PLACES],
     count: usize,
-    /// Places from which what is known has to be followed.
+    /// Places from which what is known must be followed.
     waiting: [u16; PLACES],
     is_waiting: [bool; PLACES],
     /// Whether [`Flow::calls`] wants to know of an instruction between this place and the next.

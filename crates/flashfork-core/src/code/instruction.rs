@@ -321,7 +321,7 @@ impl Instruction {
         }
     }
 
-    /// A constant that is put into a register.
+    /// A constant put into a register.
     pub fn puts(&self) -> Option<(Register, u32)> {
         let to = match (self.map, self.opcode) {
             _ if self.vector.is_some() => return None,

@@ -1,4 +1,4 @@
-//! System calls that no libc makes: machine code that holds a system call instruction of its own.
+//! System calls that no libc makes: machine code that holds its own system call instruction.
 //!
 //! The shim and the rewritten entry points of libc see what goes through libc. A Go program, wasmtime, users of rustix
 //! or a sanitizer's runtime call the kernel themselves; where they discard or move sealed memory that way, old bytes
@@ -148,7 +148,7 @@ pub enum Kind {
     Generated,
 }
 
-/// Code that is looked through.
+/// Code looked through.
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {
     /// Its addresses.
@@ -262,7 +262,7 @@ fn search(
     each: &mut impl FnMut(Site) -> Next,
 ) -> Option<Next> {
     let mut at = range.start;
-    // The function that was looked at last: all its calls are known.
+    // The function looked at last: all its calls are known.
     let mut last = Range::new(0, 0);
     while at < range.end {
         // The last match of a window may begin at its last byte but one.

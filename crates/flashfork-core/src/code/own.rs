@@ -1,4 +1,4 @@
-//! The calling process's own memory, as code that is looked through.
+//! The calling process's own memory, as code looked through.
 
 use super::memory::{Memory, WINDOW};
 use super::remembered::CODE;
@@ -6,7 +6,7 @@ use super::{Call, Code, Kind, Scratch, layout, sites};
 use crate::sys::{self, PAGE, Result};
 use crate::{calls::stub::is_stub, range::Range};
 
-/// Pages that are known to be there, each in a place of its own by its number.
+/// Pages known to be there, each in its own place by its number.
 const PAGES: usize = 1024;
 /// No page begins here.
 const NOWHERE: usize = 1;

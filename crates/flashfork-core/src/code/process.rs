@@ -30,8 +30,8 @@ pub fn culprit() -> &'static Culprit {
     &CODE.culprit
 }
 
-/// What is wrong with parts of a file that was seen at a path: as it is remembered, or as `look` says. `parts`: none
-/// when there are too many to be remembered. What can't be told from other files is not remembered either.
+/// What is wrong with parts of a file seen at a path: as it is remembered, or as `look` says. `parts`: none when there
+/// are too many to be remembered. What can't be told from other files is not remembered either.
 fn judge(
     file: Option<&Status>,
     parts: Option<&[Range]>,
@@ -199,7 +199,7 @@ struct Seen {
     has_new: bool,
     /// Whether there is one of a file that isn't at its path.
     has_untold: bool,
-    /// Whether there is one that has to be asked about the next time, too.
+    /// Whether there is one that must be asked about the next time, too.
     has_other: bool,
     /// Which versions of files are mapped, one bit for each.
     versions: [u64; VERSIONS / 64],
@@ -238,7 +238,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Whether nothing has to be asked about a mapping but, of a file, what that is like now. Gives where the next one
+    /// Whether nothing must be asked about a mapping but, of a file, what that is like now. Gives where the next one
     /// begins of which that is not known.
     fn is_known(&mut self, v: &Vma) -> Option<usize> {
         if v.shared || v.prot & PROT_WRITE != 0 {

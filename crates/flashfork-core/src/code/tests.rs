@@ -219,7 +219,7 @@ fn what_enters_the_middle_brings_anything() {
     // movslq (%rdx,%rax,4),%rax; add %rdx,%rax; jmp *%rax: no table is there, so it may lead anywhere.
     let table = b"\x48\x63\x04\x82\x48\x01\xd0\xff\xe0\xb8\x27\0\0\0\x0f\x05\xc3";
     assert_eq!(function(table), Some(Call::Unknown));
-    // mov 8(%rdi),%rax; jmp *%rax: to another function, or to an address that is found where it stands.
+    // mov 8(%rdi),%rax; jmp *%rax: to another function, or to an address found where it stands.
     assert_eq!(function(b"\x48\x8b\x47\x08\xff\xe0\xb8\x27\0\0\0\x0f\x05\xc3"), None);
 }
 

@@ -33,7 +33,7 @@ const MADVISE: u32 = 28;
 const X32: u32 = 0x4000_0000;
 
 impl Value {
-    /// Anything that was not made by arithmetic on the way here.
+    /// Anything not made by arithmetic on the way here.
     pub const GIVEN: Value = Value(ANY);
     /// Anything.
     pub const UNKNOWN: Value = Value(ANY | COMPUTED);

@@ -86,8 +86,8 @@ impl Versions {
         })
     }
 
-    /// Remembers what was found in a part of a file: in the place of what was found in the same part, or in another
-    /// version of the file, or in the place of the oldest. `path`: where it was seen; empty where that isn't known.
+    /// Remembers what was found in a part of a file: in place of what was found in the same part, or in another version
+    /// of the file, or in place of the oldest. `path`: where it was seen; empty where that isn't known.
     pub fn remember(&self, file: &Status, part: Range, found: Option<Call>, path: &CStr) {
         let key = key(file);
         let mut versions = self.of_file(file.device, file.inode);

@@ -36,7 +36,7 @@ pub(crate) fn is_filtered_at_start() -> Result<bool, Errno> {
     filtered
 }
 
-/// [`is_filtered`], asked by a thread with a table of its own: beside threads, and where no filter was there when the
+/// [`is_filtered`], asked by a thread with its own table: beside threads, and where no filter was there when the
 /// program began and none has been seen since, so that nobody forbids to make one.
 fn is_filtered_now() -> Result<bool, Errno> {
     let who = match (table::libc_knows_threads(), BEGAN_UNFILTERED.load(SeqCst) && !STATE.is_sandboxed()) {

@@ -1,12 +1,12 @@
-//! Handlers of `pthread_atfork(3)` that do nothing but count: by such a counter a generator of random numbers that is
-//! linked into a program notices a new process (Rust's `rand` 0.8, GnuTLS). They can be called in any thread and at any
+//! Handlers of `pthread_atfork(3)` that do nothing but count: by such a counter a generator of random numbers linked
+//! into a program notices a new process (Rust's `rand` 0.8, GnuTLS). They can be called in any thread and at any
 //! moment, and take nothing apart; all others can't.
 //!
 //! What one does is read from its code, as compilers make it (Intel's manual, volume 2).
 
 use crate::sys;
 
-/// Most bytes of code that are looked at.
+/// Most bytes of code looked at.
 const MOST: usize = 64;
 
 /// Whether a function does nothing but count.

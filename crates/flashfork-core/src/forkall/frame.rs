@@ -117,7 +117,7 @@ fn usual_length(told: usize) -> usize {
     if tiles.eax > 0 && tiles.ebx > 0 { told.min(tiles.ebx as usize) } else { told }
 }
 
-/// Whether a call that was interrupted has to be made again, by what it has returned.
+/// Whether a call that was interrupted must be made again, by what it has returned.
 pub fn is_interrupted(result: usize) -> bool {
     // ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND and ERESTART_RESTARTBLOCK of the kernel's own.
     const AGAIN: [isize; 4] = [-512, -513, -514, -516];

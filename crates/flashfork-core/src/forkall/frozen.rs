@@ -15,12 +15,12 @@ pub const ANSWERS: usize = 16;
 /// Most threads.
 pub const THREADS: usize = 4096;
 
-/// Everything that is known of a program whose threads stand still: what its clones are made from. In the memory of the
+/// Everything known of a program whose threads stand still: what its clones are made from. In the memory of the
 /// program, because clones find it there; never sealed, because it is written.
 #[repr(C, align(4096))]
 pub struct Frozen {
     pub(super) stack: [u8; STACK],
-    /// For text files, and lists of directories that are read at the same time.
+    /// For text files, and lists of directories read at the same time.
     pub(super) text: [u8; 64 * 1024],
     pub(super) list: [u8; 32 * 1024],
     pub(super) small: [u8; 8 * 1024],
@@ -169,8 +169,8 @@ pub enum Kind {
     Pair,
     /// The end of a pair whose other end is closed, with what is left to read.
     Closed,
-    /// A socket that is connected to something outside, until the program has ended: then there is nobody at the other
-    /// end, which is closed.
+    /// A socket connected to something outside, until the program has ended: then there is nobody at the other end,
+    /// which is closed.
     Outside,
     /// A socket that is neither bound nor connected.
     Fresh,

@@ -1,7 +1,7 @@
-//! Locks that the main thread holds and that only their owner can unlock: its clones have another number, so they
-//! never could, and whoever waits for one would wait for ever. Mutexes (pthread_mutex_lock(3), "recursive",
-//! "error-checking", "robust", priority inheritance) and rwlocks that are locked to write (pthread_rwlock_unlock(3),
-//! which takes who isn't that writer for a reader).
+//! Locks that the main thread holds and that only their owner can unlock: its clones have another number, so they never
+//! could, and whoever waits for one would wait for ever. Mutexes (pthread_mutex_lock(3), "recursive", "error-checking",
+//! "robust", priority inheritance) and rwlocks locked to write (pthread_rwlock_unlock(3), which takes who isn't that
+//! writer for a reader).
 //!
 //! Nobody knows where they lie. So all memory that the program has written is searched for what looks like one: glibc's
 //! `struct __pthread_mutex_s` and `struct __pthread_rwlock_arch_t` (sysdeps/nptl/bits/struct_mutex.h, struct_rwlock.h).
@@ -155,7 +155,7 @@ impl Waited {
     }
 }
 
-/// The library that has the engine, with its data.
+/// The library with the engine, with its data.
 fn image() -> Range {
     unsafe extern "C" {
         /// Where the ELF header is in memory; linkers define it, hidden.

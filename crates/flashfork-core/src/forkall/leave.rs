@@ -56,8 +56,8 @@ fn wait_for_end(tid: i32) {
     }
 }
 
-/// The same of the main thread, of which its number is left as long as the maker is there: whoever has noted it, in a
-/// pid file for example, finds a process that has ended, and never another program.
+/// The same of the main thread, of which its number is left while the maker is there: whoever has noted it, in a pid
+/// file for example, finds a process that has ended, and never another program.
 fn wait_and_leave(pid: i32) -> Result<()> {
     const P_PID: usize = 1;
     const WEXITED: u32 = 4;

@@ -1,5 +1,5 @@
 //! Sockets of TCP that listen, which clones share with their template; or, where a caller has brought another socket in
-//! the place of one, have for themselves.
+//! place of one, have for themselves.
 
 use super::frozen::{Entry, Frozen, Kind};
 use super::open::duplicate_to;
@@ -22,7 +22,7 @@ impl Frozen {
         self.files.all[..self.files.count].iter().filter(|entry| listens(entry)).map(|entry| entry.number)
     }
 
-    /// In a clone, before [`Frozen::renew`]: puts another socket in the place of one of them.
+    /// In a clone, before [`Frozen::renew`]: puts another socket in place of one of them.
     pub fn replace(&self, number: i32, by: i32) -> Result<()> {
         let all = &self.files.all[..self.files.count];
         let entry = all.iter().find(|entry| entry.number == number && listens(entry)).ok_or(Errno::EBADF)?;

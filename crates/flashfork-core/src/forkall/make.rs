@@ -54,8 +54,8 @@ impl Frozen {
     }
 
     /// Forks a clone into the maker's own namespaces, as its child, to see how it begins: for there the program, which
-    /// has ended, has left its threads' numbers. With `apart` it is the first in a namespace of processes of its own:
-    /// only there may the maker choose numbers that has its rights from a namespace of users. As [`Frozen::fork`].
+    /// has ended, has left its threads' numbers. With `apart` it is the first in its own namespace of processes: only
+    /// there may the maker choose numbers that has its rights from a namespace of users. As [`Frozen::fork`].
     pub fn fork_probe(&self, apart: bool) -> Result<Option<i32>> {
         if apart {
             // SAFETY: takes a number. All that changes is where the maker makes processes: the next goes elsewhere.
@@ -121,7 +121,7 @@ impl Frozen {
         let main = self.main().ok_or(Errno::ESRCH)?;
         // SAFETY: the word is the main thread's own.
         let _ = unsafe { call(Sysno::set_tid_address, [main.clear_tid]) };
-        // SAFETY: this is the thread that was made for it.
+        // SAFETY: this is the thread made for it.
         unsafe { main.prepare(gate) };
         // None shall see another that isn't yet what it was.
         loop {
@@ -137,7 +137,7 @@ impl Frozen {
     pub fn run(&'static self, gate: &'static Gate) -> ! {
         let Some(main) = self.main() else { sys::exit(127) };
         gate.let_run(OPEN);
-        // SAFETY: this is the thread that was made for it, and prepared.
+        // SAFETY: this is the thread made for it, and prepared.
         unsafe { main.go_on() }
     }
 }

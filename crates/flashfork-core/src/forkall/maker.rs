@@ -63,7 +63,7 @@ extern "C" fn begin(frozen: *mut Frozen) -> ! {
 }
 
 impl Frozen {
-    /// The maker's socket, of the pair that was made by an injected call.
+    /// The maker's socket, of the pair made by an injected call.
     pub fn line(&self) -> i32 {
         (self.answers[0] >> 32) as i32
     }

@@ -38,7 +38,7 @@ pub fn look(frozen: &mut Frozen) -> Fit {
         if v.shared && v.flags.has(b"mw") {
             unfit = unfit.or(shared.note(v).err());
         } else if v.deleted && files.is_copied(v.inode) {
-            // It would show what the template's has, and nothing that is written to the clone's.
+            // It would show what the template's has, and nothing written to the clone's.
             unfit = unfit.or(Some(Unfit::named(What::Mapping, 0, v.name())));
         }
         Ok(())
@@ -127,8 +127,8 @@ const ARCHIVE: &[u8] = b".jsa";
 /// Most mappings of such.
 const ARCHIVES: usize = 16;
 
-/// Puts plain memory in the place of Java's archives of classes. Java maps them elsewhere than they were made for, and
-/// so writes to nearly every page when it starts: forks copy the page tables of all that, and a file's memory is not
+/// Puts plain memory in place of Java's archives of classes. Java maps them elsewhere than they were made for, and so
+/// writes to nearly every page when it starts: forks copy the page tables of all that, and a file's memory is not
 /// sealed. Java never has the kernel discard what it has written there, which would show the file again.
 pub fn hold_archives(frozen: &mut Frozen) -> Result<()> {
     let (mut all, mut count) = ([Range::new(0, 0); ARCHIVES], 0);

@@ -6,10 +6,10 @@
 //! itself for each clone: the child becomes the main thread, and makes the others from what was written down
 //! ([`make`]).
 //!
-//! The maker is no thread of the program: so it can trace all of them, it has a table of descriptors of its own, and
-//! a clone that is forked from it inherits memory and signal handlers, which it shares with the program, and nothing
-//! else. From the stop on nothing here calls libc, allocates, or takes a lock: whatever lock there is may be held by a
-//! thread that stands still.
+//! The maker is no thread of the program: so it can trace all of them, it has its own table of descriptors, and a clone
+//! forked from it inherits memory and signal handlers, which it shares with the program, and nothing else. From the
+//! stop on nothing here calls libc, allocates, or takes a lock: whatever lock there is may be held by a thread that
+//! stands still.
 //!
 //! What a clone gets, a file each: threads ([`look`], [`frame`], [`thread`]), what is left of their calls ([`rest`],
 //! [`signalled`]), descriptors ([`descriptors`], [`renew`], [`pairs`], [`deleted`]), timers and pending signals

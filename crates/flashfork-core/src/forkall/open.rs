@@ -14,7 +14,7 @@ pub fn duplicate_to(fd: i32, number: i32, flags: usize) -> Result<()> {
     unsafe { call(Sysno::dup3, [fd as usize, number as usize, flags]) }.map(drop)
 }
 
-/// Puts a new descriptor in the place of an old one.
+/// Puts a new descriptor in place of an old one.
 pub fn place(new: i32, entry: &Entry) -> Result<()> {
     let placed = duplicate_to(new, entry.number, entry.close_on_exec());
     sys::close(new);

@@ -182,7 +182,7 @@ pub fn end_connections(files: &mut Files) -> Fit {
 fn end_connection(entry: &Entry) -> Result<i32> {
     const SO_LINGER: usize = 13;
     let [kept, closed] = two(Sysno::socketpair, [AF_UNIX, kind_of(entry), 0])?;
-    // All that is there: a connection that is closed with bytes in it is reset, and the other end may lose some.
+    // All that is there: a connection closed with bytes in it is reset, and the other end may lose some.
     take_bytes(entry.number, closed)?;
     copy_options_of_unix(entry, kept)?;
     sys::close(closed);

@@ -267,5 +267,5 @@ pub fn can_be_copied(fd: i32, [_, kind, _]: [i32; 3]) -> bool {
     }
 }
 
-/// Most bytes that are copied from one pair of sockets to another.
+/// Most bytes copied from one pair of sockets to another.
 pub const UNREAD: usize = 512 * 1024;

@@ -26,7 +26,7 @@ pub struct Gate {
     pub cpus: [u64; CPUS / 64],
     /// What its kinds of speculation may do: new threads have the same.
     pub speculation: [usize; 3],
-    /// Signals that were sent to them.
+    /// Signals sent to them.
     pub(super) pending: &'static Pending,
 }
 
@@ -52,7 +52,7 @@ impl Thread {
     /// Makes the calling thread, which must be the one, what this thread was, up to its registers.
     ///
     /// # Safety
-    /// In a clone, in a thread that was made for it.
+    /// In a clone, in a thread made for it.
     pub unsafe fn prepare(&self, gate: &Gate) {
         // SAFETY: what is registered lies in the clone's own memory, where the thread had it.
         unsafe {

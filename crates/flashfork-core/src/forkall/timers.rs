@@ -9,7 +9,7 @@ use crate::sys::{self, Result};
 use linux_raw_sys::general::CLOCK_PROCESS_CPUTIME_ID;
 use syscalls::Sysno;
 
-/// The highest number that is reached by counting.
+/// The highest number reached by counting.
 const HIGHEST: i32 = 1 << 16;
 
 const SIGEV_SIGNAL: i32 = 0;

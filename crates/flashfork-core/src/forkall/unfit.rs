@@ -33,7 +33,7 @@ pub enum What {
     Attribute,
     /// A namespace or root directory of its own.
     Namespace,
-    /// A thread with files or a directory of its own.
+    /// A thread with files or its own directory.
     Apart,
     /// A thread with a shadow stack.
     ShadowStack,

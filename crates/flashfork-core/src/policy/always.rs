@@ -1,5 +1,5 @@
 //! The engine `seal`, and fork servers: sealed before the first fork, and anew when that would have paid. What is
-//! written all over is looked for sooner ([`crate::seal::dense`]), and moved as long as forks have lost.
+//! written all over is looked for sooner ([`crate::seal::dense`]), and moved while forks have lost.
 
 use super::{Act, Num, SEALED_FORK_NS};
 use crate::outcome::Outcome;

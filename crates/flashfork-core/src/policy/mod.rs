@@ -41,8 +41,8 @@ pub(crate) trait Process {
     /// The number of the last generation that there is: others than this policy have made those up to it.
     /// [`UNTOLD`] where they can't be told from its own.
     fn last_generation(&self) -> u64;
-    /// Bytes of sealed memory that were written since, in generations after this one and in those that no other process
-    /// has: these exist twice. Slow; none when nobody can tell now.
+    /// Bytes of sealed memory written since, in generations after this one and in those that no other process has:
+    /// these exist twice. Slow; none when nobody can tell now.
     fn written(&self, after: u64) -> Option<u64>;
     /// Bytes of sealed memory that the program has discarded, ever.
     fn discarded(&self) -> u64;
@@ -62,7 +62,7 @@ pub(crate) enum Act {
     Seal,
     /// Make densely written blocks of sealed memory anonymous, on huge pages, for about so many nanoseconds.
     Dense(u64),
-    /// Seal so many bytes of what is not sealed yet, into a generation of their own.
+    /// Seal so many bytes of what is not sealed yet, into their own generation.
     Buy(u64),
     /// Seal anew the generation of which most was written.
     Renew,

@@ -135,7 +135,7 @@ impl Model {
         1.0 - self.sealed.iter().map(|part| part.share).sum::<f64>()
     }
 
-    /// The share that was written since it was sealed.
+    /// The share written since it was sealed.
     fn twice(&self) -> f64 {
         self.sealed.iter().map(|part| part.share * part.pages).sum()
     }

@@ -36,8 +36,8 @@ impl Process for Own {
     }
 }
 
-/// Bytes of resident memory that no file holds. Where others use the table of descriptors, and no seal will be made as
-/// long as they do: at most so many.
+/// Bytes of resident memory that no file holds. Where others use the table of descriptors, and no seal will be made
+/// while they do: at most so many.
 fn anonymous_memory() -> Option<u64> {
     let is_own = table::is_own();
     if STATE.is_sandboxed() || is_own && table::is_known_own() {

@@ -44,8 +44,8 @@ pub(crate) fn is_widened() -> bool {
     BEFORE.load(Relaxed) != NOTHING_ADDED
 }
 
-/// Takes away what was added, as long as the filter is that. An error where it isn't, because the program has set
-/// another, too.
+/// Takes away what was added, while the filter is that. An error where it isn't, because the program has set another,
+/// too.
 pub(crate) fn narrow() -> Result<()> {
     let before = BEFORE.load(Relaxed);
     if read(&mut [0; 64])? != before | ADDED {

@@ -63,7 +63,7 @@ pub type Told<'a> = &'a mut dyn FnMut(&Vma) -> Option<usize>;
 
 /// The same with whole names, for which `name` is scratch; one that is longer becomes `/too/long`. Mappings of which
 /// `told` says that they need no name are left out: names take the kernel longest. `None`, with nothing told, where the
-/// kernel has to be asked for the list.
+/// kernel must be asked for the list.
 pub fn ask(
     range: Range,
     wanted: Wanted,

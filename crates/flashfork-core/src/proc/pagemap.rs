@@ -67,7 +67,7 @@ impl<'a> Pagemap<'a> {
         !core::mem::replace(&mut self.own, true)
     }
 
-    /// Opens a file of its own, if it has none.
+    /// Opens its own file, if it has none.
     pub fn reopen(&mut self) -> Result<()> {
         if !self.own {
             (self.fd, self.own) = (text::open(c"/proc/thread-self/pagemap", sys::O_RDONLY)?, true);
@@ -80,7 +80,7 @@ impl<'a> Pagemap<'a> {
         self.scan
     }
 
-    /// Calls `each` with the runs of pages that are asked for, in order, where the kernel has `PAGEMAP_SCAN`.
+    /// Calls `each` with the runs of pages asked for, in order, where the kernel has `PAGEMAP_SCAN`.
     pub fn scan(&mut self, range: Range, ask: Ask, each: impl FnMut(Region) -> Result<()>) -> Result<()> {
         scan::for_each(self.fd, range, ask, self.buf, each)
     }

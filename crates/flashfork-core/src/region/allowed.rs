@@ -2,8 +2,8 @@
 //!
 //! A rollback by dropping is one call, `madvise`. Copying makes others, for which a seccomp filter may end the program.
 //! So a region's seal asks what a seal of the process asks: where there is a filter by then a child tries these calls,
-//! and the program's calls are followed from then on, so that a filter of its own is noticed
-//! ([`crate::answers::sandbox`]). Where they can't be, it drops.
+//! and the program's calls are followed from then on, so that its own filter is noticed ([`crate::answers::sandbox`]).
+//! Where they can't be, it drops.
 
 use super::Region;
 use crate::filter::{self, end_in_silence, trial};
@@ -39,8 +39,8 @@ fn follow() -> bool {
     followed.outcome.is_ok()
 }
 
-/// In a child under a filter: everything that is done to copy. An error is none of the filter's doing, or one that is
-/// met again.
+/// In a child under a filter: everything done to copy. An error is none of the filter's doing, or one that is met
+/// again.
 fn rehearse() -> ! {
     if sys::knows_itself() {
         end_in_silence();

@@ -29,7 +29,7 @@ const KEPT: usize = 16;
 const LEAST: u32 = 5;
 /// Cycles of a look before its first answer.
 const LOOK: u32 = 24;
-/// Cycles of a look at most: pages that are written now and then are all there only after a while.
+/// Cycles of a look at most: pages written now and then are all there only after a while.
 const LONGEST_LOOK: u32 = 96;
 /// What a look may lose, in cycles of the other way.
 const MOST_LOST: u64 = 16;

@@ -78,7 +78,7 @@ impl Copies {
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        // SAFETY: a mapping of our own. A failure would leak it, no more.
+        // SAFETY: our own mapping. A failure would leak it, no more.
         let _ = unsafe { sys::munmap(self.bits.start, self.bits.len()) };
     }
 }

@@ -5,9 +5,9 @@
 //! copies (`MADV_DONTNEED`) is a rollback, always. Dropping the whole range beats looking for the written pages first:
 //! the page tables are walked in either case, and a run dropped by a call of its own costs a flush of its own.
 //!
-//! The other way keeps the copies, finds those that were written since, and copies the memfd's bytes into them
-//! ([`written`]): who writes the same pages again and again has no fault any more. [`choice`] takes the one or the
-//! other by what they cost, and [`allowed`] says whether the kernel may be asked.
+//! The other way keeps the copies, finds those written since, and copies the memfd's bytes into them ([`written`]): who
+//! writes the same pages again and again has no fault any more. [`choice`] takes the one or the other by what they
+//! cost, and [`allowed`] says whether the kernel may be asked.
 //!
 //! The memfd's name is not [`MEMFD_PREFIX`](crate::MEMFD_PREFIX): to a seal of the process a region is a file, which it
 //! leaves alone, and forks skip its page tables as those of sealed memory.

@@ -15,7 +15,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
-/// Most regions that are watched at a time.
+/// Most regions watched at a time.
 const MOST: usize = 16;
 
 const UFFDIO_API: usize = 0xc018_aa3f; // _IOWR(0xAA, 0x3F, struct uffdio_api)
@@ -33,10 +33,10 @@ const WP_ASYNC: u64 = 1 << 15;
 const MARK: u64 = 1 << 8 | 1 << 11;
 /// All that is asked for.
 const FEATURES: u64 = WP_ASYNC | WP_HUGETLBFS_SHMEM | MARK;
-/// What the kernel adds by itself (`UFFD_FEATURE_WP_UNPOPULATED`, and a bit of its own).
+/// What the kernel adds by itself (`UFFD_FEATURE_WP_UNPOPULATED`, and its own bit).
 const ADDED: u64 = 1 << 13 | 1 << 31;
 
-/// A file about this process that is kept open as long as it is watched: to open it takes several microseconds.
+/// A file about this process that is kept open while it is watched: to open it takes several microseconds.
 #[derive(Clone, Copy)]
 pub(crate) enum File {
     /// The page map.
@@ -127,7 +127,7 @@ struct Process {
     descriptor: Descriptor,
     /// Files that each restore looks into, in the order of [`FILES`].
     files: [Descriptor; FILES.len()],
-    /// What was registered: a list that is there as long as the watch is.
+    /// What was registered: a list that is there while the watch is.
     ranges: AtomicPtr<Range>,
     count: AtomicUsize,
     most: AtomicUsize,
@@ -180,7 +180,7 @@ impl Process {
         if self.owner.load(SeqCst) == sys::getpid() && self.descriptor.is_open() {
             let (ranges, count) = (self.ranges.load(SeqCst), self.count.load(SeqCst));
             for index in 0..count {
-                // SAFETY: the list is there as long as the watch is, and has so many ranges.
+                // SAFETY: the list is there while the watch is, and has so many ranges.
                 self.descriptor.unregister(unsafe { ranges.add(index).read() });
             }
         }
@@ -258,7 +258,7 @@ impl Watched {
     pub fn watch(&self, mapping: Range) -> Result<()> {
         let Process { descriptor, ranges, count, most, .. } = &self.process;
         let (ranges, known) = (ranges.load(SeqCst), count.load(SeqCst));
-        // SAFETY: the list is there as long as the watch is, and has so many ranges.
+        // SAFETY: the list is there while the watch is, and has so many ranges.
         let is_listed = (0..known).any(|index| unsafe { ranges.add(index).read() } == mapping);
         if !is_listed && known == most.load(SeqCst) {
             return Err(Errno::E2BIG);

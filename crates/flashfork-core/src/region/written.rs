@@ -2,9 +2,9 @@
 //!
 //! A page that was touched has an entry in the page table. It is either the memfd's, which was read, and is protected
 //! when it is found, by the region's [`super::watch`]; or it is a copy of the process's own, which was written. Such a
-//! page is copied back and stays writable: one that is written again and again costs no fault any more. Pages that were
-//! written once upon a time are copied in vain, so when that has become dearer than faults all are protected anew, and
-//! those that differ copied. Where nothing was touched there is no page table to look through.
+//! page is copied back and stays writable: one written again and again costs no fault any more. Pages written once upon
+//! a time are copied in vain, so when that has become dearer than faults all are protected anew, and those that differ
+//! copied. Where nothing was touched there is no page table to look through.
 //!
 //! Always true: a protected page holds what it held at the seal. So pages are protected first and looked at then, never
 //! the other way round, because another process may write at any time.

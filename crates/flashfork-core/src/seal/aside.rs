@@ -55,7 +55,7 @@ pub struct Aside {
     used: usize,
     kept: [Kept; STEPS],
     count: usize,
-    /// Whether the steps kept were not compared when they were taken, so that who writes has to be noticed otherwise.
+    /// Whether the steps kept were not compared when they were taken, so that who writes must be noticed otherwise.
     unwatched: bool,
     somebody_writes: bool,
 }
@@ -88,7 +88,7 @@ impl Aside {
         if self.known.is_empty() { most } else { 2 * most }
     }
 
-    /// Most bytes of a step that is copied after it was moved.
+    /// Most bytes of a step copied after it was moved.
     pub fn largest_step(&self) -> usize {
         if self.place.len() < BLOCK { self.step } else { BLOCK }
     }
@@ -334,7 +334,7 @@ impl Aside {
         let mut found = false;
         for kept in &self.kept[..self.count] {
             kept.pages.for_each(|at| {
-                // SAFETY: both are mapped and readable as long as they are kept.
+                // SAFETY: both are mapped and readable while they are kept.
                 if !unsafe { sys::same_page(kept.old + at, kept.known + at) } {
                     found = true;
                     kept.follow(at);

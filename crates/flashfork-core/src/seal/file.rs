@@ -1,9 +1,9 @@
 //! The files that the memory of a generation lies in.
 //!
-//! A memfd always; and where much is sealed, beside it a file of a tmpfs that is mounted for it with `huge=always`,
-//! attached nowhere. There the kernel puts 2 MB pages under what is written 2 MB at a time, and doesn't fill them with
-//! zeros first, as it does for a memfd before they are collapsed. What is smaller than 2 MB would take as much, and
-//! lies in the memfd, at the offset that it would have in the other.
+//! A memfd always; and where much is sealed, beside it a file of a tmpfs mounted for it with `huge=always`, attached
+//! nowhere. There the kernel puts 2 MB pages under what is written 2 MB at a time, and doesn't fill them with zeros
+//! first, as it does for a memfd before they are collapsed. What is smaller than 2 MB would take as much, and lies in
+//! the memfd, at the offset that it would have in the other.
 //!
 //! A file of a tmpfs takes no seals (`F_ADD_SEALS`). So the mount is made read-only when the file is filled, by whom
 //! nothing is open for writing any more: then nobody gets hold of the file to write to it, not through
@@ -58,7 +58,7 @@ impl Name {
     }
 }
 
-/// The memfd of a generation, as long as any can be.
+/// The memfd of a generation, while any can be.
 pub fn make_memfd(generation: u32) -> Result<i32> {
     let fd = sys::memfd_create(Name::of(generation).as_c())?;
     sys::ftruncate(fd, offset::FILE_LEN).inspect_err(|_| sys::close(fd))?;
@@ -74,7 +74,7 @@ pub struct Filled {
     pub protected: bool,
 }
 
-/// A file in a tmpfs of its own; see the module.
+/// A file in its own tmpfs; see the module.
 pub struct Mounted {
     mount: i32,
     /// To write it by, until it is full.

@@ -34,7 +34,7 @@ use linux_raw_sys::general as k;
 /// written pages in libc, mappings of their own, which cost a fork as much.
 const LEAST: usize = 32;
 
-/// Most mappings that are sealed at a time.
+/// Most mappings sealed at a time.
 const MOST: usize = 256;
 
 /// A mapping that may be sealed.
@@ -138,7 +138,7 @@ const PATH: usize = 192;
 pub(crate) static LIBRARIES: Apart<Libraries> = Apart::new(Libraries::new());
 
 /// See the module. Clones inherit it with their memory. An entry may be of memory that is sealed no more; of what is,
-/// the entry that was made last holds.
+/// the entry made last holds.
 pub(crate) struct Libraries {
     entries: [Entry; MOST],
     count: AtomicUsize,

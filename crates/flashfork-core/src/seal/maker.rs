@@ -1,4 +1,4 @@
-//! Fills the files of one generation: run by run, chunk by chunk, each step copied and put in the place of what it is a
+//! Fills the files of one generation: run by run, chunk by chunk, each step copied and put in place of what it is a
 //! copy of.
 
 use super::aside::{Aside, STEP};
@@ -67,7 +67,7 @@ impl<'a> Maker<'a> {
         *pauses.window = self.window.as_ref().map(Window::range).unwrap_or_default();
     }
 
-    /// Has whole blocks lie in a mount of their own, where that is worth it: not beside threads, or in their memory.
+    /// Has whole blocks lie in their own mount, where that is worth it: not beside threads, or in their memory.
     pub fn mount(&mut self, arena: &Arena) {
         let whole = self.aside.as_ref().is_some_and(|aside| aside.largest_step() == HUGE);
         if self.huge && whole && arena.stopped.is_none() {
@@ -145,8 +145,8 @@ impl<'a> Maker<'a> {
         self.memory.headroom(buf).is_ok_and(|free| free >= len as u64 + SLACK)
     }
 
-    /// Seals the plan's runs; true when the plan has to be made again before going on. The run of index 0 is the
-    /// memfd's `first`.
+    /// Seals the plan's runs; true when the plan must be made again before going on. The run of index 0 is the memfd's
+    /// `first`.
     fn seal_plan(&mut self, arena: &mut Arena, first: usize) -> bool {
         for i in 0..arena.run_count {
             let run = arena.runs[i];
@@ -461,7 +461,7 @@ enum Way {
 enum Stop {
     Skipped(Reason),
     Over(Reason),
-    /// The plan has to be made again.
+    /// The plan must be made again.
     Stale,
     /// The next part has it.
     Late,

@@ -1,12 +1,12 @@
 //! Seal: plan, copy, remap, and the way back.
 //!
 //! The walk of a seal, from [`begin`] on, a file each: what must be left alone and what is worth it ([`plan`]), whether
-//! all that was sealed before is sealed anew ([`fold`]), what of libraries is sealed ([`library`]), limits that are
-//! lifted meanwhile ([`limits`]); then run by run ([`maker`]) which file it lies in ([`file`]) and where ([`offset`]),
-//! its copy ([`copy`]), the old pages out of the way ([`aside`], [`kept`]) and the copy in their place ([`remap`]).
-//! What is known of each file afterwards: [`generations`], and who else has it mapped: [`witness`]. The way back:
-//! [`unseal`], with what the program has asked for the mapping ([`properties`]), which what is written much goes too
-//! ([`dense`]). What reads put into page tables meanwhile: [`refills`].
+//! all that was sealed before is sealed anew ([`fold`]), what of libraries is sealed ([`library`]), limits lifted
+//! meanwhile ([`limits`]); then run by run ([`maker`]) which file it lies in ([`file`]) and where ([`offset`]), its
+//! copy ([`copy`]), the old pages out of the way ([`aside`], [`kept`]) and the copy in their place ([`remap`]). What is
+//! known of each file afterwards: [`generations`], and who else has it mapped: [`witness`]. The way back: [`unseal`],
+//! with what the program has asked for the mapping ([`properties`]), which what is written much goes too ([`dense`]).
+//! What reads put into page tables meanwhile: [`refills`].
 
 mod aside;
 pub(crate) mod copy;

@@ -4,7 +4,7 @@
 //! quarters populated is sealed whole; the rest stays anonymous. Neighbouring blocks form a run; runs under 2 MB stay
 //! too, unless sealed memory ends where they begin: then they are what a seal that failed has left of a block. Where
 //! nobody writes to the memory any more smaller runs are sealed as well: heaps may consist of them (V8's does). Of
-//! memory that is sealed already, blocks written since are sealed anew.
+//! memory sealed already, blocks written since are sealed anew.
 
 use super::dense::{self, DENSE};
 use super::generations::{GENERATIONS, Identity, Memfds, PLACES};

@@ -22,7 +22,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Of the mapping that holds an address. This walks page tables: for memory that is known to have some.
+    /// Of the mapping that holds an address. This walks page tables: for memory known to have some.
     pub fn at(at: usize, text: &mut [u8]) -> Result<Properties> {
         let mut found = None;
         let listed = vma::for_each(c"/proc/thread-self/smaps", text, |v| {

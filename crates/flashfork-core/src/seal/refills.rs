@@ -1,9 +1,9 @@
 //! Refills: pages of memfds that reads have put into page tables since.
 //!
-//! A fork skips a sealed mapping as long as nothing was written in it. From then on it copies all the page tables of
-//! that mapping, with whatever reads have put into them: sixteen pages for each that is read. And so it does with the
-//! rest of the mapping when what was written is sealed anew. Dropped, such pages come back when they are read again,
-//! from the memfd, with the same bytes.
+//! A fork skips a sealed mapping while nothing was written in it. From then on it copies all the page tables of that
+//! mapping, with whatever reads have put into them: sixteen pages for each that is read. And so it does with the rest
+//! of the mapping when what was written is sealed anew. Dropped, such pages come back when they are read again, from
+//! the memfd, with the same bytes.
 //!
 //! Only `MADV_DONTNEED` drops them, and it would drop written pages as well. Other processes write without asking
 //! ([`super::aside`]), to a page that was found clean a moment ago. So pages are moved aside, where nobody can reach

@@ -1,4 +1,4 @@
-//! Remap: puts the copy in the place of the original, and back.
+//! Remap: puts the copy in place of the original, and back.
 //!
 //! Before Linux 6.12 an `mmap(MAP_FIXED)` may fail after it has unmapped what was there (`mmap_region`), and so may an
 //! `mremap` to a fixed address. The bytes are safe in the copy, so the hole is filled again: first the same call, then
@@ -87,8 +87,8 @@ pub unsafe fn unseal_range(range: Range, prot: u32, copy: usize) -> Result<()> {
     STATE.die()
 }
 
-/// Takes back protection that was lifted for a moment. Where memory is so short that this fails for a second, the range
-/// stays open; its bytes are what they were.
+/// Takes back protection lifted for a moment. Where memory is so short that this fails for a second, the range stays
+/// open; its bytes are what they were.
 ///
 /// # Safety
 /// As `mprotect(2)`.

@@ -86,8 +86,8 @@ fn unseal_with(arena: &mut Arena, range: Range, after: u64, mut pauses: Option<P
     // With a last look at what is kept.
     drop(aside);
     if range == Range::ALL {
-        // Calls that discard memory ask the engine only as long as some is sealed: no thread may split or move any
-        // while it is looked for.
+        // Calls that discard memory ask the engine only while some is sealed: no thread may split or move any while it
+        // is looked for.
         if let Some(pauses) = &mut pauses {
             pauses.stop(arena).map_err(Error::Refused)?;
         }

@@ -5,8 +5,8 @@ use crate::outcome::{Error, Outcome, Step};
 use crate::session::{self, Wait};
 use crate::{arena::Arena, threads::errand};
 
-/// Bytes of sealed memory that were written since, in generations after this one and those that no other process has;
-/// none when that can't be told now.
+/// Bytes of sealed memory written since, in generations after this one and those that no other process has; none when
+/// that can't be told now.
 pub fn written(after: u64) -> Option<u64> {
     let counted = |arena: &mut Arena| {
         let mut sealed = 0;

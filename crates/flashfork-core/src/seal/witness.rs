@@ -1,10 +1,9 @@
 //! Which generations no other process has mapped: the kernel tells.
 //!
-//! Each place in the table of generations has a page of its own, which is written when a generation begins there, never
+//! Each place in the table of generations has its own page, which is written when a generation begins there, never
 //! after, and given back when nothing of the generation is mapped any more. Clones have the page in common with the
-//! process they were forked from, as any memory that nobody writes: as long as it is mapped in one process alone, no
-//! other has that generation. A page that is swapped out tells nothing, and is left there: who reads it would seem to
-//! be alone.
+//! process they were forked from, as any memory that nobody writes: while it is mapped in one process alone, no other
+//! has that generation. A page swapped out tells nothing, and is left there: who reads it would seem to be alone.
 
 use super::generations::{GENERATIONS, PLACES};
 use crate::proc::vma::{Kind, Vma};
@@ -29,7 +28,7 @@ pub fn begin(place: usize) {
 
 /// Nothing of the generation at this place is mapped any more. If that can't be told, others take it for in use.
 pub fn end(place: usize) {
-    // SAFETY: a page of its own, of which the contents mean nothing.
+    // SAFETY: its own page, of which the contents mean nothing.
     let _ = unsafe { sys::madvise(&raw const WITNESSES[place] as usize, PAGE, k::MADV_DONTNEED) };
 }
 

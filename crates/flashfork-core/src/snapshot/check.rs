@@ -9,8 +9,7 @@ use linux_raw_sys::general as k;
 
 /// Everything but the mappings that may stand in the way. Gives whether it is known that the program has made no call
 /// since all was as it should be that would matter here: for an object through which the kernel writes memory later,
-/// for locks, guards or advice. As long as memory is sealed, or may be, the engine sees all such calls
-/// ([`crate::calls`]).
+/// for locks, guards or advice. While memory is sealed, or may be, the engine sees all such calls ([`crate::calls`]).
 pub fn check(table: &mut Table) -> Result<bool, Error> {
     let look = |e| Error::System(Step::Look, e);
     // Before any other call: a filter may end the process for it.
@@ -45,8 +44,8 @@ pub fn check(table: &mut Table) -> Result<bool, Error> {
     Ok(nothing_came)
 }
 
-/// Pages of file mappings to which copies come back are still there: those behind the end of a file that was cut since
-/// raise SIGBUS.
+/// Pages of file mappings to which copies come back are still there: those behind the end of a file cut since raise
+/// SIGBUS.
 pub fn files_are_long_enough(table: &Table) -> Result<(), Error> {
     let entry = |saved: &Saved| &table.entries[saved.entry as usize];
     // What is known has been found in memory.

@@ -110,7 +110,7 @@ struct Walk<'a> {
     /// A range, protected so, that the restore unmaps, replaces, protects otherwise, or drops pages of while it can't
     /// be written.
     must_yield: (Range, u32),
-    /// Changes there were, and bytes of mappings that stay no longer, when the mapping that is looked at began.
+    /// Changes there were, and bytes of mappings that stay no longer, when the mapping looked at began.
     begun: (usize, usize),
     gone: usize,
 }

@@ -30,6 +30,6 @@ pub(crate) fn only_way() -> Option<Way> {
 
 /// The addresses of its own memory, which no seal takes for the program's.
 pub(crate) fn own() -> [Range; OWN] {
-    // SAFETY: mapped as long as it is the snapshot; only whoever has the engine asks, and ends it.
+    // SAFETY: mapped while it is the snapshot; only whoever has the engine asks, and ends it.
     unsafe { CURRENT.load(SeqCst).as_ref() }.map_or([Range::default(); OWN], Table::own)
 }

@@ -1,10 +1,10 @@
 //! Whether the mappings are those of the last restore.
 //!
-//! The engine sees all calls that make mappings or change them ([`Hook::maps`](crate::calls)), as long as there is no
-//! code that may make its own: trusted, made while the program runs, or with calls that are harmless otherwise. It
-//! sees none that only takes some away (`munmap`, `shmdt`): without one that makes some, too, fewer pages are mapped
-//! then, unless a stack has grown. So what lies below the stack is asked for, and the end of the heap, which `brk` may
-//! have given back and taken again: that is a mapping of its own then, or one that isn't watched.
+//! The engine sees all calls that make mappings or change them ([`Hook::maps`](crate::calls)), while there is no code
+//! that may make its own: trusted, made while the program runs, or with calls that are harmless otherwise. It sees none
+//! that only takes some away (`munmap`, `shmdt`): without one that makes some, too, fewer pages are mapped then, unless
+//! a stack has grown. So what lies below the stack is asked for, and the end of the heap, which `brk` may have given
+//! back and taken again: that is its own mapping then, or one that isn't watched.
 //!
 //! After any such call all mappings are asked for, one by one and without names (`PROCMAP_QUERY`, Linux 6.11), which
 //! takes half as long as reading `/proc/self/maps`.
@@ -18,7 +18,7 @@ use crate::region::watch::{File, WATCHED};
 use crate::sys::{self, PAGE, Result};
 use crate::{range::Range, state::STATE};
 
-/// Most mappings that are compared so.
+/// Most mappings compared so.
 pub const MOST: usize = 4096;
 
 /// One, as far as it is told without its name.
@@ -133,7 +133,7 @@ pub fn since(table: &mut Table) -> Since {
     Since::Same
 }
 
-/// Calls `each` with all mappings as long as it says so; whether the kernel tells.
+/// Calls `each` with all mappings while it says so; whether the kernel tells.
 fn each(mut each: impl FnMut(&Vma) -> bool) -> Result<bool> {
     let mut told = |v: &Vma| Some(if each(v) { v.range.end } else { usize::MAX });
     let asked = lookup::ask(Range::ALL, Wanted::All, &mut [], Some(&mut told), &mut |_, _| Ok(()))?;

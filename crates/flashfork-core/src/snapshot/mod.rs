@@ -10,9 +10,9 @@
 //! every other page the process has written into the same memfd. A restore ([`restore`]) then has three things to do:
 //! make the mappings what they were ([`compare`]), drop the pages written since that had no content of their own before
 //! (sealed memory falls back to the memfd, fresh memory to zeros, a file mapping to its file), and copy back those
-//! copied pages that differ. It runs on a stack of its own, with raw system calls; the engine's own memory is left out.
-//! All that can be refused is refused before anything is changed; a step that fails after that is tried for a second,
-//! and then the process is killed: half a state is none.
+//! copied pages that differ. It runs on its own stack, with raw system calls; the engine's own memory is left out. All
+//! that can be refused is refused before anything is changed; a step that fails after that is tried for a second, and
+//! then the process is killed: half a state is none.
 //!
 //! Why returning twice is sound here, as it is for `fork(2)`: stack and registers are exactly those of the first
 //! return.
@@ -109,8 +109,8 @@ impl Error {
     }
 }
 
-/// Takes a snapshot, in the place of the one there may be, which stays if this one is refused. Returns 0 when it is
-/// taken, and again, with the value given, at each [`restore`].
+/// Takes a snapshot, in place of the one there may be, which stays if this one is refused. Returns 0 when it is taken,
+/// and again, with the value given, at each [`restore`].
 ///
 /// The process must have one thread.
 pub fn snapshot(options: &Options) -> Result<u64, Error> {
@@ -179,7 +179,7 @@ pub fn restore(value: u64) -> Error {
     if STATE.strict.load(SeqCst) {
         return Error::Refused(Reason::SeccompFilter);
     }
-    // SAFETY: mapped as long as it is the snapshot.
+    // SAFETY: mapped while it is the snapshot.
     let (owner, thread, top) = unsafe { ((*table).process, (*table).thread, (*table).arena.stack_top()) };
     if owner != sys::getpid() {
         return Error::Clone;
@@ -212,7 +212,7 @@ pub fn go_back_by(way: Option<Way>) {
 
 /// Whether the snapshot there is copies back what was written, at the moment.
 pub fn copies_back() -> bool {
-    // SAFETY: mapped as long as it is the snapshot.
+    // SAFETY: mapped while it is the snapshot.
     unsafe { CURRENT.load(SeqCst).as_mut() }.is_some_and(watched::is_on)
 }
 
@@ -222,7 +222,7 @@ pub fn calls_tell_of_mappings() -> bool {
     STATE.sees_calls() && CODE.shows_mappings()
 }
 
-/// Forgets the snapshot, if there is one, and gives its memory back. Memory that was sealed for it stays sealed.
+/// Forgets the snapshot, if there is one, and gives its memory back. Memory sealed for it stays sealed.
 pub fn discard() -> Result<(), Error> {
     if !STATE.enter() {
         return Err(Error::Busy);

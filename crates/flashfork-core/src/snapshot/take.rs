@@ -22,7 +22,7 @@ const COPIES: u64 = offset::COPIES;
 /// arch/x86/include/asm/page_64.h).
 const END_OF_ADDRESSES: usize = (1 << 56) - PAGE;
 
-/// Fills the table and makes it the snapshot, in the place of the one there may be, which is there until then.
+/// Fills the table and makes it the snapshot, in place of the one there may be, which is there until then.
 /// `stack_pointer`: where the caller's stack ends.
 pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Result<(), Error> {
     let look = |e| Error::System(Step::Look, e);
@@ -179,7 +179,7 @@ struct Copier<'a, 'b> {
     at: usize,
     /// Bytes up to which there was memory enough.
     checked: usize,
-    /// Whether something that is left out lies right before what comes.
+    /// Whether something left out lies right before what comes.
     apart: bool,
     error: Option<Error>,
 }

@@ -25,7 +25,7 @@ const MOST_ZEROED: usize = 4096;
 
 /// Wherever a program has memory.
 const ALL: Range = Range::new(PAGE, ADDRESSES);
-/// Most parts that are looked at one by one.
+/// Most parts looked at one by one.
 const MOST_PARTS: usize = 64;
 
 const BOTH: u32 = PROT_READ | PROT_WRITE;
@@ -43,7 +43,7 @@ impl Part {
     /// Whether a mapping had better be part of it, too: one look at both takes less than two. Between them nothing lies
     /// that isn't watched.
     fn takes(&self, mapping: Range, of_files: bool) -> bool {
-        /// As long as little can be there.
+        /// While little can be there.
         const SMALL: usize = 4 << 20;
         let touches = self.range.end == mapping.start;
         touches && (self.of_files == of_files || self.range.len() + mapping.len() <= SMALL)
@@ -200,7 +200,7 @@ pub fn end(table: &mut Table) {
     table.watch.copies = None;
     let sources = core::mem::take(&mut table.watch.sources);
     if !sources.is_empty() {
-        // SAFETY: a mapping of our own. A failure would leak it, no more.
+        // SAFETY: our own mapping. A failure would leak it, no more.
         let _ = unsafe { sys::munmap(sources.start, sources.len()) };
     }
 }

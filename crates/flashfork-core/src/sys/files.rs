@@ -134,7 +134,7 @@ pub fn write(fd: i32, buf: &[u8]) -> Result<usize> {
 
 /// `readlink(2)`.
 pub fn readlink(path: &CStr, buf: &mut [u8]) -> Result<usize> {
-    // SAFETY: a NUL-terminated path and a buffer of our own.
+    // SAFETY: a NUL-terminated path and our own buffer.
     unsafe { syscall3(Sysno::readlink, path.as_ptr() as usize, buf.as_mut_ptr() as usize, buf.len()) }
 }
 

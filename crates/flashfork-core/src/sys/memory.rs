@@ -74,7 +74,7 @@ pub unsafe fn mprotect(addr: usize, len: usize, prot: u32) -> Result<()> {
 /// The protection key that the program would be given next (`pkeys(7)`), with no right to anything; 0 where there is
 /// none.
 pub fn next_key() -> usize {
-    // SAFETY: a key of our own, given back at once.
+    // SAFETY: our own key, given back at once.
     unsafe {
         let Ok(key) = syscall2(Sysno::pkey_alloc, 0, k::PKEY_DISABLE_ACCESS as usize) else { return 0 };
         let _ = syscall1(Sysno::pkey_free, key);
@@ -152,7 +152,7 @@ pub fn munlockall() -> Result<()> {
 /// Whether new memory comes locked (`mlockall(2)` with `MCL_FUTURE`): locked pages are refused to those that look for
 /// cold ones.
 pub fn locks_new_memory() -> Result<bool> {
-    // SAFETY: a page of our own, gone at the end.
+    // SAFETY: our own page, gone at the end.
     unsafe {
         let page = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)?;
         let cold = madvise(page, PAGE, k::MADV_COLD);

@@ -38,7 +38,7 @@ pub unsafe fn clone_odf() -> Result<i32> {
 pub fn children_go_elsewhere() -> bool {
     let (mut own, mut next) = ([0; 32], [0; 32]);
     let Ok(own_len) = readlink(c"/proc/thread-self/ns/pid", &mut own) else { return false };
-    // As long as there is no first child yet there is no link (`pidns_for_children_get`, kernel/pid_namespace.c).
+    // While there is no first child yet there is no link (`pidns_for_children_get`, kernel/pid_namespace.c).
     match readlink(c"/proc/thread-self/ns/pid_for_children", &mut next) {
         Ok(next_len) => own[..own_len] != next[..next_len],
         Err(e) => e == Errno::ENOENT,
@@ -225,7 +225,7 @@ pub fn die_with_parent() -> Result<()> {
     unsafe { syscall5(Sysno::prctl, p::PR_SET_PDEATHSIG as usize, 9, 0, 0, 0) }.map(drop)
 }
 
-/// Has this process be in a group of its own (`setpgid(2)`).
+/// Has this process be in its own group (`setpgid(2)`).
 pub fn leave_group() -> Result<()> {
     // SAFETY: no memory is passed.
     unsafe { syscall2(Sysno::setpgid, 0, 0) }.map(drop)

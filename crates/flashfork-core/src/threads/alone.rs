@@ -8,8 +8,8 @@ use crate::sys::{self, Errno, Result};
 /// Whether nobody but the calling thread uses this process's memory. `buf` is scratch.
 pub fn alone(buf: &mut [u8]) -> Result<bool> {
     // `pthread_join` returns a moment before the kernel has taken the thread off the list (mm_release, release_task),
-    // and for a moment more it counts one that is on no list. On a busy machine these are long: as long as nobody else
-    // is to be seen it is asked again.
+    // and for a moment more it counts one that is on no list. On a busy machine these are long: while nobody else is to
+    // be seen it is asked again.
     const SOON: usize = 5;
     const PATIENCE: usize = 100;
     for turn in 0..PATIENCE {
@@ -46,8 +46,7 @@ pub fn alone_now(buf: &mut [u8]) -> Result<bool> {
     }
 }
 
-/// Has a thread look that has a table of its own, whoever uses the caller's, and is one more. False where none is to be
-/// had.
+/// Has a thread look that has its own table, whoever uses the caller's, and is one more. False where none is to be had.
 fn by_another(mut look: impl FnMut() -> Result<bool>) -> Result<bool> {
     let mut found = Ok(false);
     let asked = errand::run(Who::Thread, || {

@@ -8,7 +8,7 @@ use crate::outcome::{Error, Outcome, Purpose, Step};
 use crate::sys::{self, Errno};
 use crate::{arena::Arena, kernel_writers, never_seal::Reason, region::watch::WATCHED, state::STATE};
 
-/// Runs `f` when nobody else uses this process's memory, in a thread with a table of descriptors of its own; with other
+/// Runs `f` when nobody else uses this process's memory, in a thread with its own table of descriptors; with other
 /// threads, and where they may be stopped, in a helper that can stop them, and so where the program has no descriptor
 /// left to look through: the helper's are its own. What else forbids a seal is refused.
 pub fn run<F>(arena: &mut Arena, f: F) -> Result<Outcome, Error>
@@ -111,7 +111,7 @@ where
 }
 
 /// What else forbids a seal is an error. Afterwards nothing of the program's is open here, where the kernel can close
-/// it in one call: as long as it is, a pipe would not end.
+/// it in one call: while it is, a pipe would not end.
 fn obstacles(arena: &mut Arena, caller: i32) -> Result<(), Error> {
     if let Some(reason) = kernel_writers::descriptors(arena.purpose(), &mut arena.text).map_err(look)? {
         return Err(Error::Refused(reason));

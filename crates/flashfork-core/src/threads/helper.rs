@@ -23,7 +23,7 @@ struct Memory {
     others: Others,
     desk: Desk,
     go: AtomicU32,
-    /// Not 0 as long as the helper uses memory; [`ASKED`] while it waits for an answer.
+    /// Not 0 while the helper uses memory; [`ASKED`] while it waits for an answer.
     alive: AtomicU32,
     /// Addresses through which it writes to a memfd: given back for it when it was killed.
     window: Range,
@@ -93,7 +93,7 @@ where
     if !forbidden || f.is_none() {
         return (outcome, false);
     }
-    // SAFETY: the memory stays mapped as long as anybody uses the desk (`Handler::end`); all its fields are atomics.
+    // SAFETY: the memory stays mapped while anybody uses the desk (`Handler::end`); all its fields are atomics.
     let desk: &'static Desk = unsafe { &(*memory).desk };
     let Some(handler) = Handler::begin(desk) else { return (outcome, false) };
     let outcome = with_helper(arena, memory, &mut f, true);
@@ -170,8 +170,7 @@ where
     F: FnOnce(&mut Arena, Option<Pauses>) -> core::result::Result<Outcome, Error>,
 {
     // SAFETY: the thread that made the helper passes its own Job<F> and leaves it alone until the helper has ended. The
-    // helper's memory is mapped as long as it lives; the fields that others use too are atomics, taken by shared
-    // reference.
+    // helper's memory is mapped while it lives; the fields that others use too are atomics, taken by shared reference.
     let (job, others, window, asks, go) = unsafe {
         let job = &mut *job.cast::<Job<F>>();
         let memory = job.memory;
@@ -205,7 +204,7 @@ where
     sys::exit(0)
 }
 
-/// Makes the helper a process of its own. Gives a pidfd of the program, by the thread that made the helper.
+/// Makes the helper its own process. Gives a pidfd of the program, by the thread that made the helper.
 fn prepare(pid: i32, thread: i32) -> Result<i32> {
     sys::die_with_parent()?;
     if sys::getppid() != pid {

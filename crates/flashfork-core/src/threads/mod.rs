@@ -73,7 +73,7 @@ pub fn begin() {
 /// table of descriptors, when a filter might end the program for any question.
 ///
 /// # Safety
-/// It stays there as long as the process lives.
+/// It stays there while the process lives.
 pub unsafe fn know_single_threaded(word: *mut u8) {
     table::know_single_threaded(word);
 }

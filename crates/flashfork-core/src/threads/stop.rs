@@ -92,7 +92,7 @@ impl Others {
             if t.stopped {
                 match self.desk {
                     Some(desk) => desk.release(t.held),
-                    // SAFETY: a number is passed. A thread that was killed meanwhile needs no letting go.
+                    // SAFETY: a number is passed. A thread killed meanwhile needs no letting go.
                     None => drop(unsafe { sys::ptrace(PTRACE_DETACH, t.tid, 0, t.signal as usize) }),
                 }
             } else {
@@ -267,7 +267,7 @@ impl Thread {
         // Anything but our interrupt (or a SIGSTOP to the whole process) is a signal on its way: it goes on with it.
         self.signal = if status >> 16 == PTRACE_EVENT_STOP { 0 } else { status >> 8 & 0xff };
         let mut regs = [0usize; 27];
-        // SAFETY: struct user_regs_struct is 27 words. A thread that was killed since has none, and lives nowhere.
+        // SAFETY: struct user_regs_struct is 27 words. A thread killed since has none, and lives nowhere.
         let _ = unsafe { sys::ptrace(PTRACE_GETREGS, self.tid, 0, regs.as_mut_ptr() as usize) };
         (self.stack, self.pointer, self.next) = (regs[19], regs[21], regs[16]);
         true

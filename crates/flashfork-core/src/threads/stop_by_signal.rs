@@ -49,7 +49,7 @@ pub struct Desk {
     unseals: AtomicBool,
 }
 
-/// A thread that was asked to wait.
+/// A thread asked to wait.
 #[derive(Clone, Copy, Default)]
 pub struct Held {
     place: usize,
@@ -264,7 +264,7 @@ extern "C" fn handler(signal: i32, info: *const Info, context: *mut u8) {
     }
     let next = STATE.after_handler.load(SeqCst);
     if next > IGNORE {
-        // SAFETY: a handler that was installed for this signal before ours.
+        // SAFETY: a handler installed for this signal before ours.
         let next: extern "C" fn(i32, *const Info, *mut u8) = unsafe { core::mem::transmute(next) };
         next(signal, info, context);
     }
@@ -275,7 +275,7 @@ fn wait_at_desk(next: usize) {
     STATE.handling.fetch_add(1, SeqCst);
     let desk = STATE.desk.load(SeqCst).cast::<Desk>();
     if !desk.is_null() {
-        // SAFETY: the desk stays as long as anybody is counted.
+        // SAFETY: the desk stays while anybody is counted.
         let desk: &Desk = unsafe { &*desk };
         let tid = sys::gettid();
         let used = desk.used.load(SeqCst);

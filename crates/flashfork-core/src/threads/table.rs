@@ -4,8 +4,8 @@
 //! them is about to get, and may be another file by the next call: `dup2(2)` asks nobody. So the engine opens nothing
 //! there. Threads share a table, and so do processes made by `clone(2)` with `CLONE_FILES`, whose memory may be their
 //! own. Of these no call tells for certain; hence two rules. What writes through descriptors, every seal and unseal,
-//! does so in a table of its own whatever is known ([`super::exclusive::run`]). And who may share a table is not
-//! sealed, and asks the kernel through somebody with another ([`super::errand::ask`]).
+//! does so in its own table whatever is known ([`super::exclusive::run`]). And who may share a table is not sealed, and
+//! asks the kernel through somebody with another ([`super::errand::ask`]).
 
 use crate::sys::{self, Errno, Result};
 use crate::{proc::directory::for_each_process, proc::text, state::STATE};
@@ -46,13 +46,13 @@ pub fn may_be_shared() -> bool {
     STATE.table.load(SeqCst) == SHARED
 }
 
-/// Reads a small file by a descriptor of this table before anybody knows whose that is. Another who uses it may put a
-/// file of its own in the place of this one meanwhile (`EBADF`): that is not closed, and the other is known from then
-/// on. `buf` must be longer than the file.
+/// Reads a small file by a descriptor of this table before anybody knows whose that is. Another who uses it may put its
+/// own file in place of this one meanwhile (`EBADF`): that is not closed, and the other is known from then on. `buf`
+/// must be longer than the file.
 pub fn read_file<'a>(path: &CStr, buf: &'a mut [u8]) -> Result<&'a [u8]> {
     let fd = text::open(path, sys::O_RDONLY)?;
     let read = text::read_whole(fd, buf);
-    // As long as it is open it has one inode.
+    // While it is open it has one inode.
     if STATE.table.load(SeqCst) != OWN
         && let (Ok(found), Ok(own)) = (sys::fstatus(fd), sys::status_at(k::AT_FDCWD, path))
         && (found.device, found.inode) != (own.device, own.inode)
@@ -73,7 +73,7 @@ pub fn note(flags: u64) {
     }
 }
 
-/// In a clone that has a table of its own.
+/// In a clone with its own table.
 pub fn begin_anew() {
     if STATE.table.load(SeqCst) == SHARED {
         STATE.table.store(OWN, SeqCst);
@@ -81,8 +81,7 @@ pub fn begin_anew() {
 }
 
 /// Asks whether another process uses the table of the thread `of` already: before a first seal nobody has seen its
-/// calls. So an answer of no lasts only if they were followed by then. For who has a table of its own. `buf` is
-/// scratch.
+/// calls. So an answer of no lasts only if they were followed by then. For who has its own table. `buf` is scratch.
 pub fn look_around(of: i32, buf: &mut [u8]) {
     if STATE.table.load(SeqCst) != 0 || !sys::same_descriptors(of, of) {
         return;

@@ -45,9 +45,8 @@ impl KernelFiles {
         Ok(Self { image, modules: modules.map(Path::to_owned) })
     }
 
-    /// The modules to load, in this order, so that everything in `wanted` is there. A name that
-    /// is built into the kernel needs no module; without a module directory all of them are taken
-    /// to be built in.
+    /// The modules to load, in this order, so that everything in `wanted` is there. A name built into the kernel needs
+    /// no module; without a module directory all of them are taken to be built in.
     ///
     /// # Errors
     /// See [`ImageError`].

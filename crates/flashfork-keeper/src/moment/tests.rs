@@ -33,7 +33,7 @@ fn a_process_that_has_to_do_is_not_idle() {
     let pid = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
     let (span, mut of_busy, mut of_idle) = (Duration::from_millis(100), Watch::new(), Watch::new());
     let mut looks = 0;
-    // As long as it takes the other one.
+    // While it takes the other one.
     while !of_idle.is_idle(span, pid(&idle)) || looks < 20 {
         assert!(!of_busy.is_idle(span, pid(&busy)));
         looks += 1;

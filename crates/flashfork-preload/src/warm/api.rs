@@ -1,4 +1,4 @@
-//! Functions of runtimes, looked up in the program: the shim is loaded into programs that have none.
+//! Functions of runtimes, looked up in the program: the shim is loaded into programs with none.
 
 /// Declares a table of functions, `Api`, found by name in the program. Each has the type that its runtime's
 /// documentation gives.

@@ -25,7 +25,7 @@ extern "C" fn init() {
         // Programs that this one starts are its own affair.
         forget_variable();
         let Some(mut order) = order else { return };
-        // A library that was loaded before this one may have started a program: it has the variable, too.
+        // A library loaded before this one may have started a program: it has the variable, too.
         if libc::getppid() != order.starter {
             return;
         }

@@ -403,7 +403,7 @@ mod changes {
     /// Most of them.
     const MOST: usize = 1024;
 
-    /// What counts for the program that was warmed alone.
+    /// What counts for the program warmed alone.
     const OWN: [&[u8]; 8] =
         [b"_", b"PWD", b"OLDPWD", b"SHLVL", b"LD_PRELOAD", b"NUMEXPR_NUM_THREADS", b"FLASHFORK_WARM", b"LINES"];
 

@@ -69,7 +69,7 @@ impl Words {
 
 /// In place of the interpreter's main; calls it.
 pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, env: *mut *mut c_char) -> c_int {
-    // SAFETY: as the C library calls main; one thread. What is built here lives as long as main does.
+    // SAFETY: as the C library calls main; one thread. What is built here lives while main does.
     unsafe {
         let (Some(main), Some(language)) = (*MAIN.get(), language()) else { libc::abort() };
         let words = core::slice::from_raw_parts(argv, argc as usize);

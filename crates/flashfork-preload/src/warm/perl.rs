@@ -16,7 +16,7 @@ type Pointer = *mut c_void;
 struct First {
     at: *const u8,
     len: usize,
-    /// Lines of the file that are left out behind them.
+    /// Lines of the file left out behind them.
     left_out: usize,
     /// Whether the others come from standard input.
     input: bool,
@@ -24,10 +24,10 @@ struct First {
 
 static FIRST: Single<First> = Single::new(First { at: core::ptr::null(), len: 0, left_out: 0, input: false });
 
-/// The functions used here, by their names in perlapi(1). Perls that are built for threads take the interpreter as
-/// the first argument of each, others take none.
+/// The functions used here, by their names in perlapi(1). Perls built for threads take the interpreter as the first
+/// argument of each, others take none.
 struct Api {
-    /// Null in a perl that is built without threads.
+    /// Null in a perl built without threads.
     interpreter: Pointer,
 }
 

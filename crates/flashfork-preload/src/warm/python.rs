@@ -416,8 +416,8 @@ impl Python {
         }
     }
 
-    /// What comes after the fork, with a program that does nothing, in a clone that has no caller yet. Should it fail,
-    /// the clone ends, and one that was not rehearsed takes its place.
+    /// What comes after the fork, with a program that does nothing, in a clone with no caller yet. Should it fail, the
+    /// clone ends, and one that was not rehearsed takes its place.
     unsafe fn rehearse(&self) -> bool {
         // SAFETY: the C API; the environment of this process, which a null ends.
         unsafe {

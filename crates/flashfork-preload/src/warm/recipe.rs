@@ -30,7 +30,7 @@ pub unsafe fn note(order: &Order) {
     }
 }
 
-/// Maps an environment that was passed on, and closes its file.
+/// Maps an environment passed on, and closes its file.
 ///
 /// # Safety
 /// As [`note`]; nobody writes to the file any more.
@@ -57,8 +57,8 @@ unsafe fn map(file: c_int) -> Option<&'static [u8]> {
     }
 }
 
-/// A file with the environment, for the program that this one becomes: the one that was passed on, or this program's as
-/// it was started. -1 where there is none.
+/// A file with the environment, for the program that this one becomes: the one passed on, or this program's as it was
+/// started. -1 where there is none.
 pub fn environment_file() -> c_int {
     // SAFETY: plain calls; the descriptors are this function's, the buffer a local.
     unsafe {
@@ -132,6 +132,6 @@ pub fn variable(name: &[u8]) -> &'static [u8] {
 
 /// A string that C reads.
 pub fn text(of: *const c_char) -> &'static [u8] {
-    // SAFETY: a string of an environment, which lives as long as the program looks at it.
+    // SAFETY: a string of an environment, which lives while the program looks at it.
     if of.is_null() { b"" } else { unsafe { CStr::from_ptr(of) }.to_bytes() }
 }

@@ -27,7 +27,7 @@ fn unwatch(epoll: c_int, fd: c_int) {
     unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, core::ptr::null_mut()) };
 }
 
-/// Serves callers until a clone has to be forked. Ends the process when it is retired and the last clone has ended.
+/// Serves callers until a clone must be forked. Ends the process when it is retired and the last clone has ended.
 pub fn next(template: &mut Template) {
     while template.wanted.is_none() || ahead::give(template) {
         if template.retired {

@@ -251,8 +251,8 @@ pub unsafe fn limits(all: &[[u64; 2]; LIMITS]) {
     }
 }
 
-/// Ignored and blocked ones as the caller has them, beside what the program has set up while it was warmed: a handler
-/// of its own is what it would have set up here, too. Python and Ruby have handlers from their start on: Python is told
+/// Ignored and blocked ones as the caller has them, beside what the program has set up while it was warmed: its own
+/// handler is what it would have set up here, too. Python and Ruby have handlers from their start on: Python is told
 /// what is ignored, Ruby asks.
 unsafe fn signals(template: &Template, start: &Start, mask: &mut libc::sigset_t) {
     let has = |set: u64, signal: c_int| set >> (signal - 1) & 1 == 1;

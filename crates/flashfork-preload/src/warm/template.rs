@@ -85,7 +85,7 @@ impl Order {
         self.wrappers.split(|b| *b == 0).next().unwrap_or_default()
     }
 
-    /// Descriptors that were passed with it.
+    /// Descriptors passed with it.
     pub fn passed(&self) -> [c_int; 4] {
         [self.control, self.listener, self.directory, self.recipe]
     }

@@ -4,13 +4,13 @@ use super::template::{ORDER, TEMPLATE};
 use super::{prepare, serve};
 use flashfork_warm::ReadyAt;
 
-/// Waits until a clone has to be forked, for somebody or ahead: the caller must fork next. Becomes a template first, if
+/// Waits until a clone must be forked, for somebody or ahead: the caller must fork next. Becomes a template first, if
 /// it isn't one. False, at once, in a process that `flashfork warm` didn't start, and in a clone.
 pub fn wait(at: ReadyAt) -> bool {
     // SAFETY: one thread, and no reference is kept from one call to the next.
     unsafe {
         if let Some(order) = ORDER.get().take() {
-            // A child that was made by no fork of the C library's.
+            // A child made by no fork of the C library's.
             if order.pid != libc::getpid() {
                 return false;
             }

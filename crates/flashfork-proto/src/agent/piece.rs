@@ -15,7 +15,7 @@ pub enum Piece {
         /// Its permissions, the lower twelve bits of a mode.
         mode: u32,
     },
-    /// The end of the directory that was entered last.
+    /// The end of the directory entered last.
     Leave,
     /// A file. Its content follows.
     File {

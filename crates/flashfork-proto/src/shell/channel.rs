@@ -120,7 +120,7 @@ impl Channel {
         self.send_with(message, descriptors, SendFlags::empty())
     }
 
-    /// As [`Channel::send`], but never waits: for a peer that is not trusted to read.
+    /// As [`Channel::send`], but never waits: for a peer not trusted to read.
     ///
     /// # Errors
     /// As those of [`Channel::send`]; [`ChannelError::Full`] when there is no room.
@@ -152,7 +152,7 @@ impl Channel {
         Ok((frame::from_bytes(&packet[..length])?, descriptors))
     }
 
-    /// As [`Channel::receive`], of messages that have no descriptors: the kernel closes what comes along.
+    /// As [`Channel::receive`], of messages with no descriptors: the kernel closes what comes along.
     ///
     /// # Errors
     /// As those of [`Channel::receive`]; [`ChannelError::Descriptors`] if some came.
@@ -175,8 +175,7 @@ impl Channel {
         }
     }
 
-    /// As [`Channel::receive`], in memory that is used again, and with the time of arrival: for who
-    /// counts microseconds.
+    /// As [`Channel::receive`], in memory used again, and with the time of arrival: for who counts microseconds.
     ///
     /// # Errors
     /// As those of [`Channel::receive`].

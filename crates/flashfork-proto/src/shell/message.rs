@@ -23,8 +23,8 @@ pub enum ToShell {
     /// [`FromShell::Frozen`]; the machine does not go on.
     Freeze,
     /// Become a clone. Comes with the files of the template's memory; then, of each of its disks, the base image,
-    /// opened for reading, and the files of what was written to it; then, of each disk that is attached now, the image
-    /// and a sealed file that is empty. Answered with [`FromShell::Claimed`].
+    /// opened for reading, and the files of what was written to it; then, of each disk attached now, the image and a
+    /// sealed file that is empty. Answered with [`FromShell::Claimed`].
     Claim(Box<Claim>),
     /// Begin a live fork: copy what the guest has written since its claim, while it runs. Comes with an empty memory
     /// file for RAM and one for what was written to each disk: as long as these and a bit for each page. Answered with
@@ -145,7 +145,7 @@ pub struct Claim {
     pub cid: u32,
     /// What of.
     pub origin: Origin,
-    /// Disks for the first slots that have none yet.
+    /// Disks for the first slots with none yet.
     pub attach: Vec<BootDisk>,
 }
 
@@ -278,7 +278,7 @@ pub struct Pause {
     pub copy: u64,
     /// The machine's state was saved.
     pub save: u64,
-    /// Pages of 4 KiB that were left to be copied.
+    /// Pages of 4 KiB left to be copied.
     pub pages: u64,
     /// Whether the rest was copied before. Before Linux 6.7, or where nobody may use userfaultfd(2), it can't be told
     /// what is written meanwhile, and all that the guest has written is copied in the pause.

@@ -1,9 +1,8 @@
 //! The protocol between the daemon and a shell.
 //!
-//! One `SOCK_SEQPACKET` Unix socket per shell, inherited as descriptor 3, with `/dev/kvm` as 4. A
-//! packet is one message in postcard's encoding with the descriptors it needs: no message is ever
-//! half there, and descriptors can't stray to another one. Both sides first send a
-//! [`Preamble`](crate::Preamble), as a packet of its own.
+//! One `SOCK_SEQPACKET` Unix socket per shell, inherited as descriptor 3, with `/dev/kvm` as 4. A packet is one message
+//! in postcard's encoding with the descriptors it needs: no message is ever half there, and descriptors can't stray to
+//! another one. Both sides first send a [`Preamble`](crate::Preamble), as its own packet.
 //!
 //! The daemon speaks [`ToShell`], the shell [`FromShell`]. A shell that reads something that makes no
 //! sense ends; so does one whose daemon goes away.

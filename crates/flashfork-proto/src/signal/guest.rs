@@ -58,7 +58,7 @@ impl<P: PortIo> Signals<P> {
         if version == VERSION { Ok(signals) } else { Err(GuestError::Version(version)) }
     }
 
-    /// The ports of a monitor that was found before.
+    /// The ports of a monitor found before.
     pub fn known(ports: P) -> Self {
         Self(ports)
     }

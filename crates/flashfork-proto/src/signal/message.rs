@@ -98,7 +98,7 @@ pub struct Forked {
     pub realtime_ns: u64,
     /// Fresh random bytes, to be mixed in before anything else is done; secret.
     pub entropy: [u8; 32],
-    /// Disks that were attached to the clone.
+    /// Disks attached to the clone.
     pub disks: Vec<AttachedDisk>,
 }
 

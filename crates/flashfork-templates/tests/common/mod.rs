@@ -1,4 +1,4 @@
-//! A directory of names of its own, with the shim.
+//! Its own directory of names, with the shim.
 #![allow(dead_code, unused_imports)] // each test program uses a part
 
 mod process;

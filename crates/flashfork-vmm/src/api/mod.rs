@@ -137,7 +137,7 @@ async fn template(State(daemon): Shared, Name(name): Name) -> Answer<api::Templa
     blocking(move || daemon.template(&name)).await.map(Json)
 }
 
-/// Removes a template that has no clones.
+/// Removes a template with no clones.
 #[utoipa::path(
     delete, path = "/v1/templates/{name}",
     params(("name" = String, Path, description = "The template's name")),

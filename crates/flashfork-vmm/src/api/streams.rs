@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Chain, copy};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-/// Bytes that are read from a client at once.
+/// Bytes read from a client at once.
 const PIECE: usize = 4096;
 
 /// How often it is looked whether a client that can't be read from is still there.

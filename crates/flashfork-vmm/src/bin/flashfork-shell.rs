@@ -1,5 +1,5 @@
-//! A VM in a process of its own, started by the daemon: standard input is the daemon's channel, standard output
-//! /dev/kvm. Not for people.
+//! A VM in its own process, started by the daemon: standard input is the daemon's channel, standard output /dev/kvm.
+//! Not for people.
 
 use flashfork_proto::shell::{Channel, KVM_FD, SOCKET_FD};
 use flashfork_vmm::{jail, shell};
@@ -9,7 +9,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // SAFETY: asks about a descriptor, and writes to a place of its own.
+    // SAFETY: asks about a descriptor, and writes to its own place.
     let is_channel = unsafe {
         let mut stat = std::mem::zeroed::<libc::stat>();
         libc::fstat(SOCKET_FD, &raw mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFSOCK
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         eprintln!("flashfork-shell: standard input is no socket: this program is started by flashfork's VM daemon");
         return ExitCode::from(2);
     }
-    // A session of its own: neither the daemon's terminal nor its end signals this process. Fails where it has one.
+    // Its own session: neither the daemon's terminal nor its end signals this process. Fails where it has one.
     let _ = rustix::process::setsid();
     // Whatever else the daemon had open is none of this process's business. Missing before Linux 5.9, where everything
     // there is closed on exec anyway.

@@ -22,7 +22,7 @@ struct Args {
     /// Where to listen [default: at the socket that systemd has started it for]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Shells kept ready for each shape of VM that has a template
+    /// Shells kept ready for each shape of VM with a template
     #[arg(long, default_value_t = 4, value_name = "N")]
     pool: u32,
     /// Ended clones that are remembered, with how they ended and the end of their console

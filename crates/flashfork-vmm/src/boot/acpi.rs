@@ -1,5 +1,5 @@
-//! ACPI tables: hardware-reduced, so no fixed hardware has to be there. CPUs, I/O APIC, serial port, virtio windows,
-//! the generation id with its event device, power off and reset.
+//! ACPI tables: hardware-reduced, so no fixed hardware must be there. CPUs, I/O APIC, serial port, virtio windows, the
+//! generation id with its event device, power off and reset.
 
 use super::BootError;
 use crate::{layout, memory::GuestMemory};

@@ -17,7 +17,7 @@ use std::fs::File;
 /// What to boot.
 #[derive(Debug)]
 pub enum Source {
-    /// A Linux kernel, or another that is loaded like one.
+    /// A Linux kernel, or another loaded like one.
     Linux {
         /// A bzImage, or an ELF file with a PVH entry.
         kernel: File,

@@ -35,7 +35,7 @@ mod tests {
 
     /// A number that KVM counts for each vCPU (Documentation/virt/kvm/api.rst, 4.133).
     fn counted(vcpu: &Vcpu, wanted: &str) -> u64 {
-        // SAFETY: gives a descriptor of its own, or none.
+        // SAFETY: gives its own descriptor, or none.
         let file = unsafe { File::from_raw_fd(libc::ioctl(vcpu.fd.as_raw_fd(), STATISTICS)) };
         let word = |at: u64| {
             let mut word = [0; 4];

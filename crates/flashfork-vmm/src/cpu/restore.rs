@@ -101,7 +101,7 @@ impl Vcpu {
             fd.set_vcpu_events(&state.events).map_err(VcpuStateError::ioctl("KVM_SET_VCPU_EVENTS"))?;
         }
         if msrs::has_kvmclock(&state.msrs) {
-            // The guest learns that it stood still: its watchdogs mustn't take the time for a lockup of its own.
+            // The guest learns that it stood still: its watchdogs mustn't take the time for its own lockup.
             fd.kvmclock_ctrl().map_err(VcpuStateError::ioctl("KVM_KVMCLOCK_CTRL"))?;
         }
         Ok(())

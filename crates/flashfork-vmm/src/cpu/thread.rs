@@ -56,7 +56,7 @@ pub fn pair(vcpu: Vcpu, devices: Arc<Devices>, events: Outbox) -> (VcpuHandle, V
 extern "C" fn on_kick(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     let run = RUN.get();
     if !run.is_null() {
-        // SAFETY: set by the thread that this handler interrupts, to a page that is mapped as long as it is set.
+        // SAFETY: set by the thread that this handler interrupts, to a page mapped while it is set.
         unsafe { ptr::write_volatile(&raw mut (*run).immediate_exit, 1) };
     }
 }

@@ -78,7 +78,7 @@ impl Vcpu {
     }
 
     /// Before a vCPU that was stopped goes on: tells a guest with kvmclock that it stood still, so that its watchdogs
-    /// don't take the time for a lockup of its own (`KVM_KVMCLOCK_CTRL`; EINVAL: the guest has no kvmclock).
+    /// don't take the time for its own lockup (`KVM_KVMCLOCK_CTRL`; EINVAL: the guest has no kvmclock).
     pub(super) fn note_stop(&self) -> Result<(), RunError> {
         match self.fd.kvmclock_ctrl() {
             Err(e) if e.errno() != libc::EINVAL => Err(RunError::Clock(e)),

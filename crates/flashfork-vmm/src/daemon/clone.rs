@@ -64,7 +64,7 @@ pub(super) struct Running {
     console: Console,
     life: Mutex<Life>,
     changed: Condvar,
-    /// Held by who asks its shell for something that has an answer: one at a time.
+    /// Held by who asks its shell for something with an answer: one at a time.
     asking: Mutex<Promised>,
     /// With its shell, until that has ended.
     held: Arc<Held>,
@@ -96,7 +96,7 @@ struct Life {
     of_another: Option<u64>,
 }
 
-/// What its shell was asked. There is room for one answer: a shell that was taken over may send any number.
+/// What its shell was asked. There is room for one answer: a shell taken over may send any number.
 #[derive(Debug)]
 enum Question {
     None,
@@ -231,7 +231,7 @@ impl Running {
     pub(super) fn keep(&self, store: &Arc<Store>) -> Result<(), DaemonError> {
         let files = self.disks.shared()?;
         let life = self.lock();
-        // Both are there as long as it lives.
+        // Both are there while it lives.
         let origin = self.origin.upgrade().and_then(|entry| entry.held.get().map(|held| held.id()));
         let cgroup = self.footprint.cgroup.as_ref().and_then(Weak::upgrade);
         let kept = kept::Clone {
@@ -391,7 +391,7 @@ impl Running {
         &self.name
     }
 
-    /// Its template, as long as it lives.
+    /// Its template, while it lives.
     pub(super) fn template(&self) -> Result<Arc<Entry>, DaemonError> {
         if self.has_ended() {
             return Err(self.over());
@@ -480,7 +480,7 @@ impl Running {
 
     pub(super) fn end(&self, how: Ended) {
         self.lock().ended.get_or_insert(how);
-        // The listener reads the end, and has the shell killed: a guest that was taken over need not agree.
+        // The listener reads the end, and has the shell killed: a guest taken over need not agree.
         if let Some(channel) = &*lock(&self.channel) {
             let _ = rustix::net::shutdown(channel.as_fd(), rustix::net::Shutdown::Both);
         }
@@ -539,7 +539,7 @@ impl Running {
         self.answer_if(message, fds, patience, || Ok(()))
     }
 
-    /// As long as what it does meanwhile is all right.
+    /// While what it does meanwhile is all right.
     fn answer_if(
         &self,
         message: &ToShell,
@@ -676,7 +676,7 @@ impl Running {
         self.console.listen()
     }
 
-    /// Waits for nobody: a shell that was taken over may never read.
+    /// Waits for nobody: a shell taken over may never read.
     fn send(&self, message: &ToShell, fds: &[BorrowedFd<'_>]) -> Result<(), DaemonError> {
         let ended = || DaemonError::Conflict(format!("clone {} has ended", self.name));
         let channel = lock(&self.channel).clone().ok_or_else(ended)?;

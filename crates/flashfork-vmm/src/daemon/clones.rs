@@ -35,7 +35,7 @@ pub(super) struct Parent<'a> {
     /// Its name, or if it has none that of the template that its ancestors were cloned from. Its clones are called
     /// after it, with their numbers, which are never given twice.
     pub(super) template: &'a str,
-    /// If it has no name: the clone that was forked to make it.
+    /// If it has no name: the clone forked to make it.
     pub(super) forked_from: Option<&'a str>,
     /// Of a clone that forks itself: what it may still, which is its clones', too.
     pub(super) forks: Option<OwnForks>,
@@ -285,7 +285,7 @@ impl Daemon {
     }
 
     /// Sends one back to its template, with its job, and waits until it is ready if it ever was. That makes another
-    /// clone of the template, with an index of its own, and counts as one.
+    /// clone of the template, with its own index, and counts as one.
     ///
     /// # Errors
     /// [`DaemonError`].

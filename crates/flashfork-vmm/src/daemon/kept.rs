@@ -142,8 +142,8 @@ pub(super) fn monotonic_ns() -> u64 {
 }
 
 /// Files that are open at the same time, by device, inode and change: where the kernel gives inodes' numbers of 32 bits
-/// that come again while an older one is there (hugetlbfs), it takes longer than a change of the clock. One that is
-/// changed meanwhile, as only a disk's image can be, is two.
+/// that come again while an older one is there (hugetlbfs), it takes longer than a change of the clock. One changed
+/// meanwhile, as only a disk's image can be, is two.
 type Known = BTreeMap<(u64, u64, i64, u64), Arc<OwnedFd>>;
 
 /// Files that came with something that is held, one after the other.

@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(sum("Name:\tzombie\nState:\tZ\n"), None);
     }
 
-    /// Of a process of its own: in this one other tests take and give back memory.
+    /// Of its own process: in this one other tests take and give back memory.
     #[test]
     fn memory_that_a_process_keeps_is_added() {
         use std::io::{Read, Write};

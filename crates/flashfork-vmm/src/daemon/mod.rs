@@ -62,7 +62,7 @@ pub struct Settings {
     pub agent: PathBuf,
     /// Where the default guest is kept.
     pub cache: PathBuf,
-    /// Shells kept ready for each shape that has a template.
+    /// Shells kept ready for each shape with a template.
     pub pool: u32,
     /// Ended clones that are remembered.
     pub remember: usize,
@@ -120,7 +120,7 @@ impl State {
     }
 }
 
-/// A name that is taken while something is made.
+/// A name taken while something is made.
 struct Reserved<'a>(&'a Daemon, (&'static str, String));
 
 impl Drop for Reserved<'_> {

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Instant;
 
 /// How often a clone may still fork itself, one number for it and all that comes of that. A fork that failed counts: a
-/// shell that was taken over may try for ever.
+/// shell taken over may try for ever.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnForks {
     budget: Arc<Budget>,

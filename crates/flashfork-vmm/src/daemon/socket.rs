@@ -26,7 +26,7 @@ pub struct Socket {
     path: PathBuf,
     /// By this process, and not by systemd.
     is_made: bool,
-    /// Locked as long as it is open, whoever dies how.
+    /// Locked while it is open, whoever dies how.
     _lock: File,
 }
 
@@ -157,7 +157,7 @@ impl Drop for Socket {
     }
 }
 
-/// A daemon that was killed while it started a shell has that for a moment, and so its socket and lock.
+/// A daemon killed while it started a shell has that for a moment, and so its socket and lock.
 fn patiently<T>(attempt: impl Fn() -> Result<T, SocketError>) -> Result<T, SocketError> {
     let deadline = Instant::now() + HANDOVER;
     loop {

@@ -28,7 +28,7 @@ pub(super) struct Entry {
     pub(super) boot_ns: Option<u64>,
     /// On the clock that [`kept::monotonic_ns`] gives.
     pub(super) made_ns: u64,
-    /// The clone that was forked to make it.
+    /// The clone forked to make it.
     pub(super) forked_from: Option<String>,
     /// Clones that are.
     pub(super) alive: AtomicU64,
@@ -71,7 +71,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Loads one from a directory. Each load counts its clones for itself, from the number that was saved on.
+    /// Loads one from a directory. Each load counts its clones for itself, from the number saved on.
     ///
     /// # Errors
     /// [`DaemonError`].
@@ -109,7 +109,7 @@ impl Daemon {
         entries.iter().map(|(name, entry)| entry.show(name)).collect()
     }
 
-    /// Forgets one that has no clones.
+    /// Forgets one with no clones.
     ///
     /// # Errors
     /// [`DaemonError`].

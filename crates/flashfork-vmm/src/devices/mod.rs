@@ -37,7 +37,7 @@ pub enum Action {
     Reset,
 }
 
-/// All devices of a VM. Locks are held for one access each, or as long as a virtio device serves its queues.
+/// All devices of a VM. Locks are held for one access each, or while a virtio device serves its queues.
 #[derive(Debug)]
 pub struct Devices {
     console: Mutex<Console>,

@@ -91,9 +91,9 @@ pub(super) fn close() -> Result<(), JailError> {
     limit(&[(Resource::Nproc, 0), (Resource::Fsize, 0)])
 }
 
-/// Sets what holds as long as there is a guest, of which `bytes` are private memory. Twice as many addresses again
-/// are for the copy that a fork makes of them, and for the template that a rollback copies from: memory files, which
-/// only the daemon can make.
+/// Sets what holds while there is a guest, of which `bytes` are private memory. Twice as many addresses again are for
+/// the copy that a fork makes of them, and for the template that a rollback copies from: memory files, which only the
+/// daemon can make.
 pub(super) fn promise(bytes: u64) -> Result<(), JailError> {
     let addresses = bytes.saturating_mul(3).saturating_add(ADDRESSES);
     limit(&[(Resource::Data, bytes.saturating_add(MONITOR)), (Resource::As, addresses)])

@@ -7,8 +7,8 @@
 //! | machine prepared ([`lock`]) | a system call filter on every thread: neither files, memory files nor sockets nor processes can be made, nor KVM objects |
 //! | before a guest comes ([`promise`]) | limits of private memory and addresses |
 //!
-//! There are two ways to the namespaces. As root a shell becomes a user of its own ([`FIRST_USER`]); otherwise it makes
-//! a user namespace, in which it is only itself. In both it ends without a single capability.
+//! There are two ways to the namespaces. As root a shell becomes its own user ([`FIRST_USER`]); otherwise it makes a
+//! user namespace, in which it is only itself. In both it ends without a single capability.
 
 mod limits;
 mod namespaces;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct Frozen {
     /// Sealed.
     pub ram: Layered,
-    /// Those that it has; then, for a clone, those that are attached to it.
+    /// Those that it has; then, for a clone, those attached to it.
     pub disks: Vec<FrozenDisk>,
     /// Everything else.
     pub state: Arc<MachineState>,

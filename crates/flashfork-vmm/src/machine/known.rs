@@ -1,4 +1,4 @@
-//! Pages that are known to be written by every clone of a template: they are there before there is a clone.
+//! Pages known to be written by every clone of a template: they are there before there is a clone.
 
 use super::{Machine, MachineError};
 use crate::memory::RamError;

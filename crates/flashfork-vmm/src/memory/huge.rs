@@ -28,7 +28,7 @@ fn try_collapse(file: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
     let mut mapping = Reservation::new(bytes as usize)?;
     mapping.fill(ProtFlags::READ, MapFlags::SHARED, file)?;
     for range in dense(file, bytes)? {
-        // SAFETY: within a mapping of our own; the advice changes nothing that the range holds.
+        // SAFETY: within our own mapping; the advice changes nothing that the range holds.
         unsafe { libc::madvise(mapping.start().add(range as usize).cast(), HUGE as usize, libc::MADV_COLLAPSE) };
     }
     Ok(())

@@ -105,7 +105,7 @@ impl Layered {
 
     /// The memory with what is in `delta` over it, which is sealed by this.
     ///
-    /// What lies below in a file of its own is copied into it where that shows no more than `delta` has, where it is a
+    /// What lies below in its own file is copied into it where that shows no more than `delta` has, where it is a
     /// narrow gap, or where there would be too many files or extents, the smallest first: so a clone of a clone of a
     /// clone maps no more than it must. Whoever may still write to `delta` can do so until it is sealed, and then the
     /// seal fails, or there is more in it than `most` pages: its bits are read once, and no more are believed.

@@ -182,8 +182,8 @@ impl Ram {
         Ok(copied)
     }
 
-    /// The pages that were written since [`Self::map_private`]; nothing if they are more than [`MAX_POPULATED`] or in
-    /// more than [`MAX_RUNS`] of runs. Writers may go on meanwhile.
+    /// The pages written since [`Self::map_private`]; nothing if they are more than [`MAX_POPULATED`] or in more than
+    /// [`MAX_RUNS`] of runs. Writers may go on meanwhile.
     pub fn written(&self, watch: &Watch) -> Result<Vec<Run>, RamError> {
         let start = self.reservation.start() as usize;
         let (mut runs, mut all): (Vec<Run>, _) = (Vec::new(), 0);

@@ -92,8 +92,8 @@ fn pays(found: usize, written: usize, looking: Duration, copying: Duration) -> b
 /// Of this thread: what others do meanwhile doesn't count.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes a structure of its own. (Not by `rustix`, which first asks for the process's auxiliary vector, and
-    // a shell's filter ends it for that.)
+    // SAFETY: writes its own structure. (Not by `rustix`, which first asks for the process's auxiliary vector, and a
+    // shell's filter ends it for that.)
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

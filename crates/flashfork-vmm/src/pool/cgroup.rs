@@ -76,8 +76,7 @@ impl Cgroups {
         Ok(cgroups)
     }
 
-    /// Whether the daemon had to leave the cgroup that it was started in, where no other can be as long as there are
-    /// shells.
+    /// Whether the daemon had to leave the cgroup that it was started in, where no other can be while there are shells.
     #[must_use]
     pub fn has_moved(&self) -> bool {
         self.has_moved

@@ -21,7 +21,7 @@ pub struct Claims<'a> {
 }
 
 impl Claims<'_> {
-    /// A shell for the next one: one that is primed for it, one that waits, or the next that is prepared.
+    /// A shell for the next one: one primed for it, one that waits, or the next that is prepared.
     ///
     /// # Errors
     /// [`PoolError`].

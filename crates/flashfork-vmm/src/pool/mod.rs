@@ -110,8 +110,8 @@ impl Pools {
         Ok(pools)
     }
 
-    /// Keeps `count` shells of `shape` ready from now on, and one more primed for the template that was asked for last;
-    /// none and they are taken away.
+    /// Keeps `count` shells of `shape` ready from now on, and one more primed for the template asked for last; none and
+    /// they are taken away.
     pub fn keep(&self, shape: Shape, count: u32) {
         let mut state = self.shared.lock();
         state.pools.entry(shape).or_default().target = count;

@@ -1,8 +1,8 @@
 //! The one shell of a pool that is a template's already, but for what makes a clone one of its own.
 //!
-//! It is for the template that was asked for last, and one too many: beside it there are as many for everybody as there
-//! were without it. Templates that are asked for in turn don't take the place from each other, which would cost a shell
-//! each time: it is given to another only when that is asked for twice in a row.
+//! It is for the template asked for last, and one too many: beside it there are as many for everybody as there were
+//! without it. Templates asked for in turn don't take the place from each other, which would cost a shell each time: it
+//! is given to another only when that is asked for twice in a row.
 
 use super::{Shell, ShellFailure};
 use std::sync::{Arc, Weak};
@@ -35,8 +35,8 @@ enum Place {
 }
 
 impl Primed {
-    /// A clone of `origin` is asked for: the shell that is primed for it, if there is one, and one that has to make
-    /// room for it.
+    /// A clone of `origin` is asked for: the shell primed for it, if there is one, and one that has to make room for
+    /// it.
     pub(super) fn take(&mut self, origin: &Weak<dyn Origin>) -> (Option<Shell>, Option<Shell>) {
         let again = self.last.replace(origin.clone()).is_some_and(|last| last.ptr_eq(origin));
         let found = match mem::take(&mut self.place) {
@@ -94,7 +94,7 @@ impl Primed {
         }
     }
 
-    /// `origin` is no more, or has no more clones: gives the shell that has its memory.
+    /// `origin` is no more, or has no more clones: gives the shell with its memory.
     pub(super) fn forget(&mut self, origin: &Arc<dyn Origin>) -> Option<Shell> {
         let of = match &self.place {
             Place::Free => return None,

@@ -101,8 +101,8 @@ impl ShellFailure {
 }
 
 impl Shell {
-    /// Starts one, in a cgroup of its own if there are `cgroups`, and waits until its machine is prepared and it is
-    /// locked in. It ends with this process until `store` is told otherwise.
+    /// Starts one, in its own cgroup if there are `cgroups`, and waits until its machine is prepared and it is locked
+    /// in. It ends with this process until `store` is told otherwise.
     ///
     /// # Errors
     /// [`ShellFailure`].

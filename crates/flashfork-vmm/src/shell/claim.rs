@@ -116,7 +116,7 @@ fn files(extents: &[Extent]) -> usize {
 
 /// Takes away whatever memory the guest wasn't promised, before there is one: RAM, and all that it could write to its
 /// disks, twice because a disk that is frozen is mapped anew. A guest that stays in its monitor's hands is held to its
-/// disks' limits; a shell that was taken over to this, and to its control group where it has one.
+/// disks' limits; a shell taken over to this, and to its control group where it has one.
 pub fn promise<'a>(shape: &Shape, overlays: impl IntoIterator<Item = BorrowedFd<'a>>) -> Result<(), ShellError> {
     let mut bytes = shape.memory_bytes();
     for overlay in overlays {

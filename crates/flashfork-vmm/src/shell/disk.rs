@@ -16,7 +16,7 @@ pub(super) fn frozen(image: OwnedFd, overlay: Vec<OwnedFd>, extents: &[Extent]) 
     FrozenDisk { image, overlay: Layered::of(overlay, extents.to_vec()), attached: None, seen: None }
 }
 
-/// One that is attached to a clone, with its empty overlay.
+/// One attached to a clone, with its empty overlay.
 pub(super) fn attached(image: OwnedFd, overlay: OwnedFd, disk: &BootDisk) -> Result<FrozenDisk, ShellError> {
     let image = File::from(image);
     let bytes = length(&image).map_err(MachineError::from)?;

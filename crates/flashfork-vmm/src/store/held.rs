@@ -118,7 +118,7 @@ struct Line {
     child: Option<Child>,
 }
 
-/// Something that is held as long as this lives.
+/// Something held while this lives.
 #[derive(Debug)]
 pub struct Held {
     store: Arc<Store>,
@@ -319,7 +319,7 @@ impl Store {
 }
 
 impl Held {
-    /// Names it among all that is held, as long as it is.
+    /// Names it among all that is held, while it is.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id

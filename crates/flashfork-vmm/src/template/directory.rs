@@ -113,7 +113,7 @@ fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The file that was opened at `path`, if it is what was saved; `take` gets its content.
+/// The file opened at `path`, if it is what was saved; `take` gets its content.
 fn check(
     file: File,
     path: &Path,

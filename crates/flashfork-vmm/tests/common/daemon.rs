@@ -162,7 +162,7 @@ pub fn restart(daemon: &mut Daemon, signal: Signal) {
 
 /// Whether this process holds what a daemon has for the next one.
 pub fn is_store(pid: u32) -> bool {
-    // A name of its own, so that who ends all daemons by name doesn't end it.
+    // Its own name, so that who ends all daemons by name doesn't end it.
     std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"flashfork-store\n")
 }
 

@@ -116,7 +116,7 @@ impl Memfd {
     fn new() -> Result<Memfd, Errno> {
         let fd = memfd_create(c"flashfork-probe", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&fd, REGION as u64)?;
-        // SAFETY: a fresh mapping of our own, gone before the seals.
+        // SAFETY: our own fresh mapping, gone before the seals.
         let populated = unsafe {
             let at = mmap(null_mut(), REGION, READ_WRITE, MapFlags::SHARED, &fd, 0)?;
             let populated = madvise(at, REGION, Advice::LinuxPopulateWrite).map(|()| true);

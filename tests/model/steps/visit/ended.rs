@@ -43,7 +43,7 @@ impl World {
                 told.give();
                 Ok(())
             })?;
-            // Its signals must last as long as this process does.
+            // Its signals must last while this process does.
             std::mem::forget(orphan);
             Ok(())
         })?;

@@ -74,7 +74,7 @@ impl World {
 fn found(pipe: &Pipe, should: &Content) -> Result {
     let mut words = [0u64; WORDS];
     let outcome: Outcome = {
-        // SAFETY: a buffer of our own.
+        // SAFETY: our own buffer.
         let n = unsafe { libc::read(pipe.0[0], words.as_mut_ptr().cast(), PAGE) };
         if n < 0 { Err(errno()) } else { Ok(n as u64) }
     };

@@ -32,8 +32,7 @@ pub(crate) struct AccessSubject {
 pub(crate) enum Ask {
     /// Forks; each child times its first write in the middle of the memory, one to the next page, and one far away.
     Faults { samples: usize },
-    /// Forks once and goes through the memory while the child lives. Sealed memory that was written before is sealed
-    /// anew first.
+    /// Forks once and goes through the memory while the child lives. Sealed memory written before is sealed anew first.
     Walk(Walk),
 }
 

@@ -134,7 +134,7 @@ fn output(command: &mut Command, progress: &dyn Progress) -> Result<Result<Strin
     // A file takes any amount without being read meanwhile.
     let mut said = tempfile::tempfile().map_err(failed)?;
     let ours = || said.try_clone().map(Stdio::from).map_err(failed);
-    // A group of its own, so that what it starts can be ended with it.
+    // Its own group, so that what it starts can be ended with it.
     command.stdin(Stdio::null()).stdout(ours()?).stderr(ours()?).process_group(0);
     let mut child = match command.spawn() {
         Err(error) if is_missing(&error) => {

@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn clones_live_and_end_and_write_nothing_of_their_parents() {
         let spec = Spec { method: Method::Fork4k, size: 1 << 20, cpu: flashfork_measure::pin::chosen_cpu().unwrap() };
-        // Pinned in a thread of its own: the pin must not outlive the test.
+        // Pinned in its own thread: the pin must not outlive the test.
         std::thread::spawn(move || {
             let (mut subject, _) = ClonesSubject::prepare(spec).unwrap();
             let Reply::Made { seconds, forks } = subject.answer(Ask::Make { count: 20, pages: 5, seed: 1 }).unwrap()

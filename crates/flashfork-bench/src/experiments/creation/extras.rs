@@ -27,7 +27,7 @@ pub(super) fn open_files(count: u32) -> Result<Vec<OwnedFd>> {
 /// Makes `count` mappings of one touched page each, for as long as the process lives.
 pub(super) fn map_pages(count: u32) -> Result {
     let failed = |errno| BenchError::system(format!("make {count} mappings (vm.max_map_count limits them)"), errno);
-    // Every second page of an area, made unwritable, is a mapping of its own, and so is the one before it.
+    // Every second page of an area, made unwritable, is its own mapping, and so is the one before it.
     let pages = count as usize;
     if pages == 0 {
         return Ok(());

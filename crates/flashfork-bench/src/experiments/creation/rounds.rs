@@ -37,7 +37,7 @@ pub(super) fn measure(options: &CreationOptions, run: &mut Run) -> Result {
 }
 
 /// The parents of a size: how each holds its memory, and the ways it is asked for. A process that once had a thread
-/// forks more slowly ever after (the C library then takes its locks), so threads have a parent of their own.
+/// forks more slowly ever after (the C library then takes its locks), so threads have their own parent.
 fn parents(methods: &[Method]) -> impl Iterator<Item = (Method, Vec<Way>)> {
     let of = |method: Method| {
         let ways = Way::ALL.into_iter().filter(move |way| way.method() == method && *way != Way::Pthread);

@@ -1,5 +1,4 @@
-//! Several processes of a size that clone themselves at the same time, each on a CPU of its own as far as there are
-//! enough.
+//! Several processes of a size that clone themselves at the same time, each on its own CPU as far as there are enough.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ fn memfds(pid: u32) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let path = entry?.path();
-        // A descriptor that is closed meanwhile holds nothing any more.
+        // A descriptor closed meanwhile holds nothing any more.
         let Ok(target) = fs::read_link(&path) else { continue };
         if target.as_os_str().as_encoded_bytes().starts_with(b"/memfd:") {
             bytes += fs::metadata(&path).map_or(0, |meta| meta.blocks() * 512);

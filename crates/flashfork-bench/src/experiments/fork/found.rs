@@ -84,7 +84,7 @@ fn is_as(record: &Record, wanted: &Value, names: &[&str]) -> bool {
     names.iter().all(|name| record.chosen.get(*name) == wanted.get(name))
 }
 
-/// The empty process that was measured beside `record`, in the same state of its neighbours.
+/// The empty process measured beside `record`, in the same state of its neighbours.
 pub(super) fn empty_beside<'a>(document: &'a Document, record: &Record) -> Option<&'a Record> {
     let same = ["measure", "parent", "written_percent", "read_again", "concurrent"];
     of(document, Method::Fork4k).find(|other| {

@@ -54,7 +54,7 @@ impl Way {
     pub(super) const ALL: [Self; 5] =
         [Self::Small, Self::Default, Self::DefaultFromThp, Self::Tmpfs, Self::TmpfsFromThp];
 
-    /// The method in records, and the pages that are asked for.
+    /// The method in records, and the pages asked for.
     fn key(self) -> (&'static str, Pages) {
         match self {
             Self::Small => ("seal", Pages::Small),

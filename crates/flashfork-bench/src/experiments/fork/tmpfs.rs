@@ -12,14 +12,14 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 use crate::subjects::Region;
 use flashfork_measure::{BenchError, OrCant, Result};
 
-/// Bytes that are copied by a call: one page, which the kernel fills with zeros only where less is written.
+/// Bytes copied by a call: one page, which the kernel fills with zeros only where less is written.
 const CHUNK: usize = 2 << 20;
 
 #[derive(Debug)]
 pub(super) struct Tmpfs(OwnedFd);
 
 impl Tmpfs {
-    /// Mounts one, where need be as root of a user namespace of its own, which this process is in from then on.
+    /// Mounts one, where need be as root of its own user namespace, which this process is in from then on.
     pub(super) fn mount() -> Result<Self> {
         match mount() {
             Err(Errno::PERM) => {

@@ -147,7 +147,7 @@ impl Fuzzer {
 impl Drop for Fuzzer {
     fn drop(&mut self) {
         if let Ok(None) = self.process.try_wait() {
-            // The fork server has a session of its own, but ends when AFL's end of its pipe closes.
+            // The fork server has its own session, but ends when AFL's end of its pipe closes.
             let _ = kill_process_group(self.pid(), Signal::KILL);
             let _ = self.process.wait();
         }

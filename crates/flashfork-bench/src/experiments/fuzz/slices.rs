@@ -19,7 +19,7 @@ pub(super) struct Runs<'a, 'b> {
 }
 
 impl Runs<'_, '_> {
-    /// Runs all campaigns, each in a directory of its own within `work`.
+    /// Runs all campaigns, each in its own directory within `work`.
     pub(super) fn measure(&mut self, work: &Path) -> Result {
         let made = Made { database_bytes: self.database_bytes, cpu: self.setup.cpu };
         let mut methods = Method::STOCK.to_vec();

@@ -11,7 +11,7 @@ use flate2::read::GzDecoder;
 use crate::subjects::command;
 use flashfork_measure::{BenchError, Result, Run, error::is_missing};
 
-/// The harness, and the source of the SQLite that is linked into this program.
+/// The harness, and the source of the SQLite linked into this program.
 const HARNESS: &str = include_str!("../../../fuzz-target/harness.c");
 pub(super) const SQLITE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sqlite3.c.gz"));
 

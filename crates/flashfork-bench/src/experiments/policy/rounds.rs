@@ -1,4 +1,4 @@
-//! Every cell of the grid, each run in a process of its own, engines in random order.
+//! Every cell of the grid, each run in its own process, engines in random order.
 
 use serde_json::json;
 

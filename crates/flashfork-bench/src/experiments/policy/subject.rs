@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn a_run_reaches_its_marks_unless_they_take_too_long() {
-        // Pinned, and with an engine of its own, in a child: neither must outlive the test.
-        // SAFETY: glibc keeps its allocator usable across fork; the child ends without the harness's exit handlers.
+        // Pinned, and with its own engine, in a child: neither must outlive the test. SAFETY: glibc keeps its allocator
+        // usable across fork; the child ends without the harness's exit handlers.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0);
         if pid == 0 {

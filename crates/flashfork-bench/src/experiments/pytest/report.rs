@@ -23,7 +23,7 @@ fn find(document: &Document, suite: Suite, way: Way, measure: Measure) -> Option
     document.find(EXPERIMENT, way.as_ref(), &wanted)
 }
 
-/// The lines of the program that is cloned from Python.
+/// The lines of the program cloned from Python.
 fn render_program(document: &Document) -> Option<String> {
     let line = |way: &str, title: &str| {
         let record = program(document, way)?;

@@ -38,7 +38,7 @@ impl Suite {
         }
     }
 
-    /// How many files of how many tests it has, of those that are written here; a tenth of them in a quick run.
+    /// How many files of how many tests it has, of those written here; a tenth of them in a quick run.
     fn shape(self, quick: bool) -> (usize, usize) {
         let (files, tests) = if self == Self::Small { (40, 50) } else { (1, 200) };
         (files, if quick { tests / 10 } else { tests })

@@ -8,7 +8,7 @@ use flashfork_measure::{BenchError, Result};
 /// Pages read and pages written in a cycle.
 const READ: usize = 25;
 const WRITTEN: usize = 25;
-/// Pages that are accessed again and again, where accesses are hot. Reads go to those behind them, too.
+/// Pages accessed again and again, where accesses are hot. Reads go to those behind them, too.
 const HOT: usize = 64;
 const NEAR: usize = 8;
 
@@ -40,7 +40,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// The pages of `len` bytes at `start`, which are there as long as this is.
+    /// The pages of `len` bytes at `start`, which are there while this is.
     pub(crate) fn new(start: usize, len: usize, accesses: Accesses) -> Self {
         let count = len / PAGE;
         let mut random = fastrand::Rng::with_seed(len as u64);

@@ -19,7 +19,7 @@ use flashfork_terminal::size::show;
 
 /// Shorter gaps are interrupts.
 pub(super) const LEAST_US: u64 = 50;
-/// Gaps that are kept at most.
+/// Gaps kept at most.
 const MOST: usize = 1 << 18;
 /// Share of the memory that must have been sealed: threads that write keep nothing out.
 const SEALED: f64 = 0.95;

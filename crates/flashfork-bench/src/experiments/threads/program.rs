@@ -50,7 +50,7 @@ pub(super) struct Program {
     pub anew: Vec<String>,
     /// The best that its runtime offers: what that is, what makes it once, and how it is started then.
     pub best: Option<Best>,
-    /// What runs it in a process that was started before.
+    /// What runs it in a process started before.
     pub server: Option<Server>,
     /// Where it is ready, for `--ready`, and the command that is warmed.
     pub ready: String,
@@ -203,7 +203,7 @@ pub(super) fn libraries(interpreter: &str, place: &Path) -> Program {
     }
 }
 
-/// A program that imports and uses something; one that is warmed without threads has imported it.
+/// A program that imports and uses something; one warmed without threads has imported it.
 fn importing(interpreter: &str, place: &Path, warm: &str, imports: &str) -> Program {
     let [warm, script] = [warm, "line.py"].map(|name| place.join(name).display().to_string());
     Program {

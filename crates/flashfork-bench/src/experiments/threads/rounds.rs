@@ -22,7 +22,7 @@ pub(super) enum Way {
     Anew,
     /// With what its runtime offers.
     Best,
-    /// In a process that was started before, and runs it again and again (nailgun).
+    /// In a process started before, and runs it again and again (nailgun).
     Server,
     Clone,
     /// A clone of memory that is not sealed.
@@ -48,7 +48,7 @@ pub(super) enum Measure {
 /// A program that is there, and how it can be run.
 struct Subject {
     program: Program,
-    /// With the bytes that are sealed of its template, if it has one.
+    /// With the bytes sealed of its template, if it has one.
     ways: Vec<(Way, Option<u64>)>,
     server: Option<Running>,
 }
@@ -192,7 +192,7 @@ impl Place {
         self.warm(&name_of(program, Way::Best), &[], None, command).map_err(|e| e.to_string())?.map(Some)
     }
 
-    /// A template: bytes that are sealed of it, or why there is none.
+    /// A template: bytes sealed of it, or why there is none.
     fn warm(
         &mut self,
         name: &str,

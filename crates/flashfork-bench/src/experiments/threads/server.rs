@@ -12,7 +12,7 @@ use flashfork_measure::{BenchError, Result};
 #[derive(Debug)]
 pub(super) struct Running {
     ask: Vec<String>,
-    /// Open as long as it may print.
+    /// Open while it may print.
     _output: BufReader<ChildStdout>,
 }
 

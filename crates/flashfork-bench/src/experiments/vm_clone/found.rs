@@ -11,7 +11,7 @@ use flashfork_measure::{Document, Record, Result, Rounds, Row, Run, Visit, numbe
 pub(super) enum Method {
     /// By claiming a shell that waits.
     Clone(MemoryPages),
-    /// By claiming one that was primed for the template.
+    /// By claiming one primed for the template.
     Primed(MemoryPages),
     /// From nothing.
     ColdBoot(MemoryPages),

@@ -104,7 +104,7 @@ impl Pool<'_> {
         Ok(())
     }
 
-    /// One clone from its request to its end; `primed`: of a shell that was primed before.
+    /// One clone from its request to its end; `primed`: of a shell primed before.
     fn clone(&mut self, template: &Template, primed: bool) -> Result<Sample> {
         let start = Instant::now();
         let next = self.host.shell(template.shape)?;

@@ -60,7 +60,7 @@ pub(super) enum Part {
     /// Before it: from the request until nearly all was copied.
     #[strum(serialize = "copied before")]
     Before,
-    /// Pages that were copied in the pause.
+    /// Pages copied in the pause.
     #[strum(serialize = "pages left")]
     Left,
     /// Pages that the guest wrote since it could be forked, or was forked last.

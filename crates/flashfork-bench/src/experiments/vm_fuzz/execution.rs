@@ -22,7 +22,7 @@ use flashfork_measure::{Effort, Result, Row, Run, Visit};
 
 /// Executions of a cell in a round: rollbacks, and what takes a hundred times as long.
 const BATCHES: [usize; 2] = [40, 4];
-/// Until the pages are those that are written again and again.
+/// Until the pages are those written again and again.
 const WARM_UP: usize = 3;
 
 /// What executions come of.

@@ -132,7 +132,7 @@ impl<'a> Guests<'a> {
         Ok(Ready { shell, agent, took: start.elapsed() })
     }
 
-    /// A clone, by a shell that is made before its request.
+    /// A clone, by a shell made before its request.
     pub(super) fn clone(&self, kind: Kind, pages: MemoryPages, number: u64) -> Result<Ready> {
         let template = self.template(kind, pages).ok_or_else(|| vm("no template"))?;
         let shell = self.host.shell(kind.shape())?;

@@ -29,7 +29,7 @@ fn once(host: &Host, size: u64, cell: Cell, round: u64, huge_fraction: &mut f64)
     let template = match cell.pages {
         // As the guest left it. Pages it only read are there as well.
         MemoryPages::Hugetlb => Template::freeze_as_it_is(&shell, shape, cell.pages, None)?,
-        // The monitor puts on 2 MB pages what it can: a copy of the template is on those that are asked for, all of it.
+        // The monitor puts on 2 MB pages what it can: a copy of the template is on those asked for, all of it.
         MemoryPages::Small | MemoryPages::Thp => Template::freeze(&shell, shape, cell.pages, false)?,
     };
     drop(shell);

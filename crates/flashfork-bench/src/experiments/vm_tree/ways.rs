@@ -83,7 +83,7 @@ pub(super) fn boots(setup: &Setup<'_>, found: &mut Found) -> Result {
     Ok(())
 }
 
-/// Trees in a daemon of their own.
+/// Trees in their own daemon.
 struct Trees<'a> {
     setup: &'a Setup<'a>,
     daemon: Daemon,

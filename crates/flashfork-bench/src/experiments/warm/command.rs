@@ -120,7 +120,7 @@ fn compile(flags: &[&str], program: &Path) -> Result {
     Ok(())
 }
 
-/// Page faults of the children that were waited for, without those that read from a disk. `getrusage(2)`.
+/// Page faults of the children waited for, without those that read from a disk. `getrusage(2)`.
 fn faults_of_children() -> Result<f64> {
     // SAFETY: all zeros are a value of this plain C structure, which is writable.
     let (done, usage) = unsafe {

@@ -1,4 +1,4 @@
-//! The memory of templates: every page there, on pages of the size that is asked for.
+//! The memory of templates: every page there, on pages of the size asked for.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -107,7 +107,7 @@ fn read(ram: &OwnedFd, chunk: &mut [u8], offset: u64) -> Result {
 /// Makes 2 MB pages of a mapped memory file, as far as they can be had. `MADV_COLLAPSE`, Linux 6.1.
 fn collapse(mapping: &Reservation) -> Result {
     for (advice, name) in [(libc::MADV_COLLAPSE, "MADV_COLLAPSE"), (libc::MADV_POPULATE_READ, "MADV_POPULATE_READ")] {
-        // SAFETY: the range of a mapping of our own; neither advice changes what it holds.
+        // SAFETY: the range of our own mapping; neither advice changes what it holds.
         if unsafe { libc::madvise(mapping.start().cast(), mapping.length(), advice) } != 0 {
             let error = std::io::Error::last_os_error();
             // For want of unbroken memory, or forbidden: the share tells.

@@ -2,9 +2,9 @@
 
 use crate::{outcome::Outcome, policy::Num, seal::generations::MAX_PARTS, sys::HUGE};
 
-/// As long as nobody knows whether the seal will pay for itself, what was lost and paid is at most so many hundredths
-/// of what plain forks alone would have cost. With parts as small as one likes no factor below 1.58 (Karp's e/(e-1))
-/// would ever buy all of it; a larger one pays a little more at once and loses less later.
+/// While nobody knows whether the seal will pay for itself, what was lost and paid is at most so many hundredths of
+/// what plain forks alone would have cost. With parts as small as one likes no factor below 1.58 (Karp's e/(e-1)) would
+/// ever buy all of it; a larger one pays a little more at once and loses less later.
 const MOST_PAID: u64 = 170;
 /// Nanoseconds that a fork waits for a part. The seal itself minds the time (`seal/mod.rs`): a part is no larger than
 /// what can be had in it at the best.
@@ -110,7 +110,7 @@ impl Ledger {
         whole_blocks((whole / 8).clamp(FIRST.0, FIRST.1))
     }
 
-    /// Bytes that are sealed for so many nanoseconds.
+    /// Bytes sealed for so many nanoseconds.
     fn bytes_for(&self, ns: u64) -> u64 {
         whole_blocks(((ns << 10) / self.rate()) << 10)
     }

@@ -3,9 +3,9 @@
 //! Nobody knows how many forks are to come, so time lost in plain forks is the rent, and the seal is bought part by
 //! part as rent is paid: a small part first, which tells what sealing takes and what writes do to it, and then as much
 //! in each fork as keeps what is lost and paid within 1.7 times what plain forks would have cost. When these would have
-//! cost as much as the whole seal, the rest is bought, each fork waiting for no more than 20 ms. Each part is a
-//! generation of its own, so what exists twice while one is replaced is little. Unsealing goes by the same time, unless
-//! too much memory exists in vain.
+//! cost as much as the whole seal, the rest is bought, each fork waiting for no more than 20 ms. Each part is its own
+//! generation, so what exists twice while one is replaced is little. Unsealing goes by the same time, unless too much
+//! memory exists in vain.
 //!
 //! The decisions are here; what they rest on is in [`observation`] (what forks and memory have shown), [`ledger`] (what
 //! was lost, paid and had) and [`hold`] (what has failed).
@@ -47,7 +47,7 @@ pub(super) struct Auto {
     ledger: Ledger,
     seen: Observation,
     /// The last generation that somebody else had sealed before: the process this one is a clone of, or the program.
-    /// None of these is undone or sealed anew as long as another process has it, too.
+    /// None of these is undone or sealed anew while another process has it, too.
     others: Num,
     /// Whether a part of it is anonymous again, and the rest is to be.
     unseals: Num,
@@ -228,8 +228,7 @@ impl Auto {
         Act::Fork
     }
 
-    /// Whether more of the seal would be worth it, by what writes do to the sealed part; none as long as that isn't
-    /// known.
+    /// Whether more of the seal would be worth it, by what writes do to the sealed part; none while that isn't known.
     fn would_gain(&self, process: &impl Process, cycles: u64) -> Option<bool> {
         let (memory, faults) = (self.memory(), self.seen.faults.get() / cycles);
         let gains = |cycle| cycle < nine_tenths(self.seen.plain.get());

@@ -95,9 +95,9 @@ impl Observation {
         Memory { bytes: self.whole.get(), price, fork_ns: self.floor.get(), page_ns: self.page.get() }
     }
 
-    /// Looks how many of the pages that were written since the last fork were written for the first time since the
-    /// seal. Gives the bytes that exist in vain now, as far as it was worth a look; `is_too_much` says whether so many
-    /// would be too many. Generations up to `others` don't count.
+    /// Looks how many of the pages written since the last fork were written for the first time since the seal. Gives
+    /// the bytes that exist in vain now, as far as it was worth a look; `is_too_much` says whether so many would be too
+    /// many. Generations up to `others` don't count.
     pub fn look(&self, process: &impl Process, faults: u64, others: u64, is_too_much: impl Fn(u64) -> bool) -> u64 {
         let discarded = process.discarded();
         let regularly = self.cycles.get().is_multiple_of(LOOK_EVERY);
@@ -144,7 +144,7 @@ impl Observation {
     /// So many bytes of the process's own memory are sealed now.
     pub fn sealed(&self, process: &impl Process, bytes: u64) {
         let now = process.anonymous();
-        // As long as nothing is sealed all of it is its own.
+        // While nothing is sealed all of it is its own.
         let own = if self.own.get() == 0 { now + bytes } else { self.own.get() };
         self.own.set(own.saturating_sub(bytes).min(now));
         if self.held.get() > 0 {

@@ -85,7 +85,7 @@ fn all_bought() -> (Auto, Mock) {
     while left > 0 {
         let (_, act) = cycles(&a, &process, 20_000_000, 0, 1000);
         let Act::Buy(most) = act else { panic!("{act:?}") };
-        // In 20 ms, at the speed that is guessed first and then shown.
+        // In 20 ms, at the speed guessed first and then shown.
         let rate = if left == GB { 0.35 } else { 0.5 };
         assert!(most > 0 && most as f64 * rate <= 20e6, "{most}");
         let bytes = most.min(left);

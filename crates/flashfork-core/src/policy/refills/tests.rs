@@ -35,7 +35,7 @@ fn what_is_read_again_before_each_fork_is_dropped_as_long_as_that_pays() {
         refills.dropped(&ALL);
     }
     let (refills, mut dropped) = (Refills::new(), 0);
-    // All of it costs 35 ms, and a fork that has none of it gains 20.
+    // All of it costs 35 ms, and a fork with none of it gains 20.
     for _ in 0..1_000 {
         if refills.are_due().is_some() {
             refills.dropped(&ALL);

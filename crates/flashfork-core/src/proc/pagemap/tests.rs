@@ -13,7 +13,7 @@ fn populated(map: &mut Pagemap, range: Range) -> Vec<usize> {
 /// A fresh mapping of small pages, of which these are written to.
 fn mapping_of(pages: usize, written: &[usize]) -> Range {
     let len = pages * PAGE;
-    // SAFETY: a fresh mapping of our own.
+    // SAFETY: our own fresh mapping.
     let at = unsafe {
         let at = sys::mmap(0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0).unwrap();
         sys::madvise(at, len, linux_raw_sys::general::MADV_NOHUGEPAGE).unwrap();

@@ -39,7 +39,7 @@ fn what_has_no_time_makes_a_step_and_goes_on_there() {
             if stuck || words.iter().enumerate().any(|(i, word)| *word != i + gone) {
                 return false;
             }
-            // Goes on in memory that is sealed in part.
+            // Goes on in memory sealed in part.
             words.iter_mut().for_each(|word| *word += 1);
             gone += 1;
             steps += outcome.sealed;

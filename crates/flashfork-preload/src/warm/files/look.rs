@@ -62,7 +62,7 @@ pub fn is_link(name: *const c_char) -> bool {
     }
 }
 
-/// A path that is put together.
+/// A path put together.
 pub struct Path {
     bytes: [u8; libc::PATH_MAX as usize],
     len: usize,

@@ -26,13 +26,13 @@ const TEXT: usize = 6 << 20;
 const SUFFIXES: usize = 16;
 const ON_THE_WAY: usize = 4096;
 
-/// Most that are looked at for each caller; if there are more, all are.
+/// Most looked at for each caller; if there are more, all are.
 const LOOKED: usize = 1024;
 
 /// Of the shim itself, which is part of no program.
 pub const SHIM: &[u8] = b"/libflashfork_preload.so";
 
-/// How something has to be.
+/// How something must be.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
     /// A file, as it was.
@@ -74,7 +74,7 @@ struct Noted {
     part: usize,
 }
 
-/// In a mapping of their own, so that nothing is allocated in the program.
+/// In their own mapping, so that nothing is allocated in the program.
 struct Files {
     queue: c_int,
     /// Whether something on the way to them has changed, or can't be watched: all are looked at for each caller.

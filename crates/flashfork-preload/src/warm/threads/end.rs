@@ -1,5 +1,5 @@
 //! A clone ends before its memory is taken apart: that may last longer than much of what the program did. At the end of
-//! `exit` it makes a process that has the same memory, and nothing else of it, and that ends when the clone has.
+//! `exit` it makes a process with the same memory, and nothing else of it, and that ends when the clone has.
 
 use super::no_signals;
 use crate::{sandbox, warm::mapped};

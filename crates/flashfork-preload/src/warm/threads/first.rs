@@ -20,7 +20,7 @@ const HOOKS_RAN: u32 = 4;
 /// In a clone, beside all others.
 const GO_ON: u32 = 5;
 
-/// Its number; 0 as long as there is none.
+/// Its number; 0 while there is none.
 static NUMBER: AtomicI32 = AtomicI32::new(0);
 /// Whether somebody has begun to start it.
 static BEGUN: AtomicBool = AtomicBool::new(false);

@@ -71,7 +71,7 @@ unsafe fn prepared(machine: *mut c_void) -> Option<*const c_char> {
 }
 
 fn beside_the_shim(path: &mut [u8]) -> bool {
-    // SAFETY: asks for the object of a function of its own, whose name stays; the structure is a local.
+    // SAFETY: asks for the object of its own function, whose name stays; the structure is a local.
     let own = unsafe {
         let mut info = MaybeUninit::<libc::Dl_info>::zeroed().assume_init();
         if libc::dladdr(is_here as *const c_void, &raw mut info) == 0 || info.dli_fname.is_null() {

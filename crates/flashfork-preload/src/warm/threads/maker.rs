@@ -12,7 +12,7 @@ use flashfork_core::{Errno, Error, Pages};
 use flashfork_warm::{DESCRIPTORS, LISTENERS, MADE_FROM, PATH, ReadyAt, Step, Tell, Word};
 use syscalls::Sysno;
 
-/// Runs the maker, in a process of its own with all signals blocked: no libc, no allocation, no thread-local storage.
+/// Runs the maker, in its own process with all signals blocked: no libc, no allocation, no thread-local storage.
 pub fn run(frozen: &'static mut Frozen) -> ! {
     let mut line = frozen.line();
     let begun = begin(&mut line);
@@ -97,7 +97,7 @@ unsafe fn close_others(line: i32) -> Result<(), Errno> {
 }
 
 /// Lets go of the program's descriptors, without which there are no clones. The maker stays, and the number of the
-/// program with it, which is nobody else's as long as clones may know it.
+/// program with it, which is nobody else's while clones may know it.
 fn let_go(line: i32) -> ! {
     // SAFETY: from here on the line alone is used.
     if unsafe { close_others(line) }.is_err() {
@@ -272,7 +272,7 @@ fn in_clone(
     frozen.run(gate)
 }
 
-/// Sockets that the next clone has in the place of those on which the program listens.
+/// Sockets that the next clone has in place of those on which the program listens.
 struct Listeners {
     all: [[i32; 2]; LISTENERS],
     count: usize,

@@ -34,7 +34,7 @@ struct Told {
 }
 
 impl Told {
-    /// Whether it still is what the descriptor is: the program may have a file of its own there.
+    /// Whether it still is what the descriptor is: the program may have its own file there.
     fn has_bell(&self) -> bool {
         // SAFETY: asks about a number.
         self.identity[1] != 0 && unsafe { identity(self.bell) } == self.identity
@@ -105,7 +105,7 @@ fn bell() -> Option<(c_int, [u64; 2])> {
     unsafe { TOLD.get() }.as_ref().map(|told| (told.bell, told.identity))
 }
 
-/// Has no program that is started from here get any.
+/// Has no program started from here get any.
 fn bound_capabilities() {
     for capability in 0..64 {
         // SAFETY: takes numbers. There are fewer of them.

@@ -176,7 +176,7 @@ pub fn let_go() {
     if PREPARED.load(SeqCst)
         && let Some(api) = Api::find()
     {
-        // SAFETY: the C API, in the thread that has the lock.
+        // SAFETY: the C API, in the thread with the lock.
         unsafe { (api.PyGILState_Release)(LOCK.load(SeqCst)) }
     }
 }

@@ -21,7 +21,7 @@ pub enum Heard {
     },
     /// A request for whose descriptors there was no room.
     Short,
-    /// A socket for the next clone, in the place of one of the program's.
+    /// A socket for the next clone, in place of one of the program's.
     Listen { number: i32, socket: i32 },
     /// Nothing of the program is wanted any more.
     LetGo,

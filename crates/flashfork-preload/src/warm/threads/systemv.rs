@@ -41,7 +41,7 @@ fn note(kind: Kind, id: c_int) {
     }
 }
 
-/// In the maker: refuses a program that has one.
+/// In the maker: refuses a program with one.
 pub fn check() -> Fit {
     if COUNT.load(SeqCst) as usize > MOST {
         return Err(Unfit::named(What::SystemV, 0, b"more than 64"));

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Promised {
     /// Never less than before: what was given back may not be free yet.
     pub(super) bytes: u64,
-    /// What forks have copied, for which the shell is charged as long as somebody has it.
+    /// What forks have copied, for which the shell is charged while somebody has it.
     copied: Vec<Weak<OwnedFd>>,
 }
 

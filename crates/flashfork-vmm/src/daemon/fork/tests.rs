@@ -101,7 +101,7 @@ fn a_guest_whose_agent_answers_is_not_forked_now() {
     clone.stop();
 }
 
-/// Threads and connections stayed as long as the clone did.
+/// Threads and connections stayed while the clone did.
 #[test]
 fn whoever_waits_for_an_agent_ends_with_the_fork() {
     let (clone, shell) = running(Weak::new());

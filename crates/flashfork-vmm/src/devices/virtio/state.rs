@@ -21,7 +21,7 @@ pub struct VirtioState {
 }
 
 impl VirtioState {
-    /// Of a block device that has a disk.
+    /// Of a block device with a disk.
     pub(in crate::devices) fn disk(&self) -> Option<DiskState> {
         let has_disk = self.kind == VIRTIO_ID_BLOCK && !self.device.is_empty();
         has_disk.then(|| postcard::from_bytes(&self.device).ok()).flatten()

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Why the device interrupted the guest: the register `InterruptStatus`.
 ///
 /// It belongs to no lock. A guest reads and acknowledges it in every interrupt, on a vCPU that does nothing else
-/// meanwhile, and the transport's lock is held as long as requests are served: the image may be on a slow disk.
+/// meanwhile, and the transport's lock is held while requests are served: the image may be on a slow disk.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reasons(Arc<AtomicU32>);
 

@@ -187,7 +187,7 @@ fn pages_that_were_copied_back_stay_and_are_written_without_a_fault() {
     let (template, before) = template(&watch);
     let (mut ram, mut undo) = (clone(&template), Undo::default());
     let faults = || {
-        // SAFETY: writes to a structure of its own.
+        // SAFETY: writes to its own structure.
         unsafe {
             let mut usage = std::mem::zeroed();
             libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);

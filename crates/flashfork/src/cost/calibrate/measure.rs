@@ -61,7 +61,7 @@ struct Region {
 
 impl Region {
     fn new(len: usize, advice: Option<Advice>) -> Result<Region, Error> {
-        // SAFETY: a fresh mapping of our own, large enough from the aligned address on.
+        // SAFETY: our own fresh mapping, large enough from the aligned address on.
         unsafe {
             let prot = ProtFlags::READ | ProtFlags::WRITE;
             let mapping = mmap_anonymous(null_mut(), len + HUGE, prot, MapFlags::PRIVATE).map_err(system)?.cast::<u8>();
@@ -175,7 +175,7 @@ fn dirty(sheet: &Sheet, region: &Region) -> Result<(), Error> {
 /// Forks with many mappings of a memfd.
 fn vmas(sheet: &Sheet) -> Result<(), Error> {
     let len = VMAS * PAGE;
-    // SAFETY: a fresh mapping of our own; the protection of pages nobody uses may change.
+    // SAFETY: our own fresh mapping; the protection of pages nobody uses may change.
     unsafe {
         let memfd = memfd_create(c"flashfork-calibrate", MemfdFlags::CLOEXEC).map_err(system)?;
         ftruncate(&memfd, len as u64).map_err(system)?;

@@ -27,7 +27,7 @@ pub(super) struct Slice {
 pub(super) struct Times {
     /// In one process.
     pub bare: f64,
-    /// In a fork of its own.
+    /// In its own fork.
     pub forked: f64,
     /// In a round that is taken back.
     pub looped: f64,

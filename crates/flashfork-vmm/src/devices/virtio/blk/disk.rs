@@ -24,7 +24,7 @@ pub const DEFAULT_LIMIT: u64 = DEFAULT_DISK_LIMIT_MIB << 20;
 /// What a VM boots with.
 #[derive(Debug)]
 pub struct Image {
-    /// A raw disk image, opened for reading, which must not change as long as template or clones live.
+    /// A raw disk image, opened for reading, which must not change while template or clones live.
     pub file: File,
     /// The guest may not write.
     pub read_only: bool,

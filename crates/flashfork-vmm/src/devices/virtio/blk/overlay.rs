@@ -34,7 +34,7 @@ pub struct Overlay {
     file: Option<OwnedFd>,
     /// Bits of what was written, bits of what is zeros, then blocks.
     content: Mapping,
-    /// Bits of the blocks that were written since the content was mapped: those that cost this VM memory.
+    /// Bits of the blocks written since the content was mapped: those that cost this VM memory.
     own: Mapping,
     blocks: u64,
     written: u64,

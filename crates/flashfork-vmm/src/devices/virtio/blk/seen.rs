@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
-/// An image as it was when it was first used. Changes of a block device can't be noticed, nor, in
-/// a tmpfs, those through a mapping that was written to before.
+/// An image as it was when it was first used. Changes of a block device can't be noticed, nor, in a tmpfs, those
+/// through a mapping written to before.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Seen {
     path: PathBuf,
@@ -42,7 +42,7 @@ fn clean(image: impl AsFd) -> Result<(), DiskError> {
 }
 
 impl Seen {
-    /// The image that was opened at `path`.
+    /// The image opened at `path`.
     ///
     /// # Errors
     /// [`DiskError::Image`].

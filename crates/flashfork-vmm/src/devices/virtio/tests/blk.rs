@@ -38,7 +38,7 @@ fn freeze(slot: &DiskSlot) -> FrozenDisk {
     slot.lock().unwrap().as_mut().unwrap().freeze().unwrap()
 }
 
-/// Puts a request in: header, data, status, each in a place of its own by `n`.
+/// Puts a request in: header, data, status, each in its own place by `n`.
 fn submit(driver: &mut Driver, n: u64, kind: u32, sector: u64, data: &[u8], length: u32) {
     let at = BUFFERS + n * 0x10000;
     let header = [&kind.to_le_bytes()[..], &[0; 4], &sector.to_le_bytes()].concat();

@@ -326,7 +326,7 @@ fn event_buffers_that_come_back_one_by_one_say_that_the_guest_has_forgotten() {
     }
     for n in 0..8 {
         clone.driver.submit(EVENT, &[(EVENTS + 16 * n, 4, true)]);
-        // The device sees each before there is another; without a kick of its own, which a driver wouldn't give.
+        // The device sees each before there is another; without its own kick, which a driver wouldn't give.
         std::thread::sleep(Duration::from_millis(20));
         drop(clone.driver.transport());
     }
