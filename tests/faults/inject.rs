@@ -33,7 +33,7 @@ pub fn run(case: &Case, plan: &Plan, number: Option<u64>, leak_allowed: bool) ->
     let mut child = start(case, leak_allowed)?;
     let pid = Pid::from_raw(child.id() as i32);
     let calls = trace(pid, plan, number);
-    // When tracing failed the victim has ended, by a signal perhaps, or else is ended here; its status is gone then.
+    // When tracing failed the victim has ended, by a signal perhaps, or is ended here; its status is gone then.
     let status = match &calls {
         Ok(_) => child.wait().map_err(|e| format!("wait: {e}"))?,
         Err(_) => child.kill().and_then(|()| child.wait()).unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 pub use flashfork_tests::content::{HEADER, PAGE, Tag, WORDS, fill, holds, word};
 
-/// A write to a part of a page.
+/// A write to part of a page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Part {
     pub tag: Tag,

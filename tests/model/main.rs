@@ -87,7 +87,7 @@ struct Args {
     /// The tested process itself, on plain memory: the one turn that it takes
     #[arg(long, hide = true, default_value_t = 0)]
     turn: u64,
-    /// The tested process itself: restores copy back what was written, or else drop it
+    /// The tested process itself: restores copy back what was written, or drop it
     #[arg(long, hide = true)]
     copies: bool,
 }

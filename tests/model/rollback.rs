@@ -41,7 +41,7 @@ pub fn run(world: &mut World, seed: u64, steps: usize, turn: u64, copies: bool) 
     if turn + 1 == TURNS {
         return Ok(());
     }
-    // SAFETY: outside of memory there are the journals, which nobody writes to again, and children, which have ended.
+    // SAFETY: outside memory there are the journals, which nobody writes to again, and children, which have ended.
     Err(format!("turn {} can't begin: {}", turn + 1, unsafe { restore(turn + 1) }))
 }
 

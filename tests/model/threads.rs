@@ -69,10 +69,10 @@ pub fn run(first: &mut World, others: &mut [World], steps: usize) -> Result {
     first.settle()
 }
 
-/// Seals and unseals for as long as others work. How often depends on time, and no byte does.
+/// Seals and unseals while others work. How often depends on time, and no byte does.
 fn seal_meanwhile(first: &mut World, working: &AtomicUsize) -> Result {
     for turn in 1.. {
-        // A seal may be refused for as long as a thread can't be stopped.
+        // A seal may be refused while a thread can't be stopped.
         let _ = first.route.seal(turn % 3 == 0);
         if turn % 5 == 0 {
             first.route.unseal(None)?;

@@ -121,7 +121,7 @@ fn prepare(job: &Job, places: &Places) -> Result<(World, Option<Shared>)> {
     let template = Template::new().map_err(|e| format!("no file to map: {e}"))?;
     let journal = Journal::open(places, "p")?;
     let space = match mode {
-        // The allocator needs all of the heap.
+        // The allocator needs all the heap.
         Mode::Heap | Mode::PastShim | Mode::Raw | Mode::Threads => {
             if seed.is_multiple_of(2) && allocator == Allocator::Glibc {
                 // SAFETY: one thread; a number. Otherwise it rises with what is freed.

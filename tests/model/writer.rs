@@ -1,5 +1,5 @@
-//! Another process that writes into the tested one's memory, by `process_vm_writev(2)` and `/proc/PID/mem`, for as long
-//! as it is told to, and looks before each write whether the one before is still there.
+//! Another process that writes into the tested one's memory, by `process_vm_writev(2)` and `/proc/PID/mem`, while it is
+//! told to, and looks before each write whether the one before is still there.
 //!
 //! Which pages it writes to, and how, the seed decides; how often it comes by depends on time, so what the pages hold
 //! in the end is told by the writer, and nothing else depends on that.

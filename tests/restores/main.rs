@@ -81,6 +81,6 @@ fn run(times: u64) -> Result<String> {
     work.something_else(turn)?;
     outside.digest.store(digest, SeqCst);
     outside.turns.store(turn + 1, SeqCst);
-    // SAFETY: the work's file is named, and nothing else outside of memory is used.
+    // SAFETY: the work's file is named, and nothing else outside memory is used.
     Err(unsafe { restore(turn + 1) }.to_string())
 }

@@ -5,7 +5,7 @@
 //! `restores/` goes back to a snapshot many times, `programs/` runs programs that are not ours, `behaviour/` has one
 //! small C program for every row and trap.
 
-/// What comes of a part of a test; an error is a line that says what is wrong.
+/// What comes of part of a test; an error is a line that says what is wrong.
 pub type Result<T = (), E = String> = std::result::Result<T, E>;
 
 pub mod content;

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{process::Command, sync::OnceLock};
 
-/// The built `libflashfork_preload.so`: what `FLASHFORK_SHIM` names, or else built with the profile of the running
-/// test.
+/// The built `libflashfork_preload.so`: what `FLASHFORK_SHIM` names, or built with the profile of the running test.
 ///
 /// Cargo can't make a package depend on another one's shared object, hence the call of cargo.
 ///

@@ -57,8 +57,7 @@ pub fn has_lost_threads() -> bool {
 
 /// Has descriptors with the offsets and flags that the first process found. False where they can't be noted.
 pub fn begin_alike() -> bool {
-    // SAFETY: mapped for as long as the program runs, with a count of 0; the processes of a fork server run one after
-    // another.
+    // SAFETY: mapped while the program runs, with a count of 0; the processes of a fork server run one after another.
     let Some(noted) = (unsafe { NOTED.load(SeqCst).as_mut() }) else { return false };
     match noted.count.load(SeqCst) {
         0 => {

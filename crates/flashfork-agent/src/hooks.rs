@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The last this many bytes of a hook's output are kept for its last line.
 const TAIL: usize = 4096;
 
-/// Runs all hooks of [`DIRECTORY`], one after the other, all of them whatever becomes of one.
+/// Runs all hooks of [`DIRECTORY`], one by one, all of them whatever becomes of one.
 pub fn run_all(identity: &CloneIdentity, reaper: &Reaper) -> Vec<HookRun> {
     run_in(Path::new(DIRECTORY), identity, reaper, TIMEOUT)
 }

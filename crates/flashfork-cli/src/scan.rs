@@ -141,7 +141,7 @@ fn time(paths: &[PathBuf]) -> Result<ExitCode, CliError> {
 struct Looks {
     /// Bytes of code.
     bytes: usize,
-    /// All of the files are new: what that takes more than the next look.
+    /// All the files are new: what that takes more than the next look.
     first: Vec<Duration>,
     /// All are known, and nothing has been mapped since.
     known: Vec<Duration>,

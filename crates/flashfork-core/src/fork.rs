@@ -131,7 +131,7 @@ fn prepare(faults: u64) {
 
 /// What can't be made anonymous stays sealed, and correct. When another thread has the engine it is for a later fork.
 fn make_anonymous(at_once: bool) {
-    // Rather than that too much memory exists twice for as long as there are threads.
+    // Rather than that too much memory exists twice while there are threads.
     let _forced = at_once.then(threads::force);
     let others = POLICY.others();
     let is_left = || STATE.holds_sealed() && Own.memfds(others).is_none_or(|memfds| memfds.bytes > 0);

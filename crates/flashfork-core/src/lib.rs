@@ -85,8 +85,8 @@ pub fn seal(pages: Pages) -> Sealed {
     seal_with(pages, true)
 }
 
-/// The same without the data of libraries. For templates: their clones go on with all of the program, and what they
-/// write to there would cost them more than their forks gain.
+/// The same without the data of libraries. For templates: their clones go on with all the program, and what they write
+/// to there would cost them more than their forks gain.
 pub fn seal_template(pages: Pages) -> Sealed {
     seal_with(pages, false)
 }
@@ -100,7 +100,7 @@ fn seal_with(pages: Pages, libraries: bool) -> Sealed {
     sealed
 }
 
-/// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.
+/// Makes the sealed memory within `range` anonymous again; returns how many bytes.
 ///
 /// It needs as much free memory again as it turns back: clones, and the rest of a memfd, keep the sealed pages. With
 /// threads, what one of them lives in, where they are stopped by signals, stays sealed. On an error the memory so far
@@ -111,7 +111,7 @@ pub fn unseal(range: Range) -> Result<u64, Error> {
 }
 
 /// Takes pages only read since they were sealed out of the page tables that a fork copies: they come back when they are
-/// read again. Returns how many bytes that were. The calling thread must be the process's only one.
+/// read again. Returns how many bytes. The calling thread must be the process's only one.
 pub fn drop_refills() -> Result<u64, Error> {
     trial::prepare();
     seal::refills::drop_refills()

@@ -41,7 +41,7 @@ impl Range {
         self.end <= self.start
     }
 
-    /// The part that lies in both ranges; empty when there is none.
+    /// The part in both ranges; empty when there is none.
     pub fn intersect(&self, other: Range) -> Range {
         Range::new(self.start.max(other.start), self.end.min(other.end))
     }
@@ -51,7 +51,7 @@ impl Range {
 pub fn subtract(whole: Range, holes: &[Range], mut each: impl FnMut(Range)) {
     let mut at = whole.start;
     while at < whole.end {
-        // The hole that covers `at`, or else the nearest one behind it, ends this part.
+        // The hole that covers `at`, or the nearest one behind it, ends this part.
         let mut next = Range::new(whole.end, whole.end);
         for h in holes.iter().filter(|h| h.end > at && h.start < whole.end) {
             if h.start <= at {

@@ -53,7 +53,7 @@ pub unsafe fn rseq(args: [usize; 6]) -> Result<usize> {
         let takes = |slot: &AtomicUsize| {
             slot.compare_exchange(0, page, SeqCst, SeqCst).map_or_else(|held| held == page, |_| true)
         };
-        // Where there is no room for it, `is_known` knows nothing of it.
+        // Without room for it, `is_known` knows nothing of it.
         let _taken = AREAS.iter().any(takes);
     }
     give_property(area, len.min(PAGE), call)

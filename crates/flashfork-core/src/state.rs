@@ -1,5 +1,5 @@
-//! What all of the engine must know of this process between calls: who is inside, whether memory is sealed, what has
-//! come in its way.
+//! What all the engine must know of this process between calls: who is inside, whether memory is sealed, what has come
+//! in its way.
 //!
 //! What one part alone remembers is that part's own ([`crate::own_pages`] has the list). What a clone begins anew with
 //! is here, because whoever first notices that it is one must be able to reset it.
@@ -200,8 +200,8 @@ impl State {
     }
 
     /// Where everything is anonymous, and nothing may be asked of the kernel but what the program asks: no call of the
-    /// program's is more than itself from now on. A mapping that lies in pieces can't be moved as one then (`EFAULT`),
-    /// which allocators get over.
+    /// program's is more than itself from now on. A mapping in pieces can't be moved as one then (`EFAULT`), which
+    /// allocators get over.
     pub fn keep_hands_off(&self) {
         self.sealed.store(false, SeqCst);
         self.beside_another.store(false, SeqCst);

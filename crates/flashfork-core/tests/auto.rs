@@ -127,7 +127,7 @@ fn memory_that_is_moved_between_parts_to_where_other_was_keeps_its_properties() 
     in_child!();
     let len = 4 << 20;
     let secret = patterned(len, 3);
-    // SAFETY: all of the secret's memory.
+    // SAFETY: all the secret's memory.
     assert_eq!(unsafe { libc::madvise(secret.as_mut_ptr().cast(), len, libc::MADV_WIPEONFORK) }, 0);
     let Some(words) = begun() else { return };
     let end = words.as_ptr_range().end as usize;
@@ -272,7 +272,7 @@ fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
             let start = words.as_ptr() as usize;
             for block in (0..LEN / (20 << 20)).map(|i| start + i * (20 << 20)) {
                 let len = 18 << 20;
-                // SAFETY: a part of the words, whose contents the test gives up.
+                // SAFETY: part of the words, whose contents the test gives up.
                 unsafe {
                     match shape {
                         Back::Unmapped => assert_eq!(libc::munmap(block as *mut _, len), 0),
@@ -400,7 +400,7 @@ fn in_what_is_left_of_a_sealed_process(f: impl FnOnce(&'static mut [u64], u64, &
     assert!(["right", "nothing to see here"].contains(&&*said), "{said:?}");
 }
 
-/// It existed twice for as long as that clone lived.
+/// It existed twice while that clone lived.
 #[test]
 fn what_is_left_of_a_sealed_process_that_has_ended_takes_one_and_a_half_times_its_memory_at_most() {
     for seals in [false, true] {

@@ -97,7 +97,7 @@ fn can_be_made() -> bool {
     version >= (6, 7) && made
 }
 
-/// Memory that the engine has sealed before a fork; none where there are no huge pages to be had.
+/// Memory that the engine has sealed before a fork; none without huge pages to be had.
 fn sealed() -> Option<Memory> {
     let memory = can_be_made().then(Memory::new)?;
     configure(Engine::Seal, false).unwrap();

@@ -625,7 +625,7 @@ fn sixteen_pages(flags: libc::c_int) -> *mut u8 {
     }
 }
 
-/// Takes a part of 16 pages away, in several ways, and goes back: they are one mapping as before, with the same flags.
+/// Takes part of 16 pages away, in several ways, and goes back: they are one mapping as before, with the same flags.
 fn becomes_one_again(at: *mut u8, prot: libc::c_int) {
     // SAFETY: memory of the caller's own, which is not used again before it is back.
     unsafe {

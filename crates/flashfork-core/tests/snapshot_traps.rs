@@ -490,7 +490,7 @@ fn lock_past_all(at: *mut u8, len: usize) {
 #[test]
 fn what_the_program_locks_by_an_instruction_of_its_own_is_unlocked() {
     in_child!(by_each_way());
-    // Its own mapping: locking a part of one would show.
+    // Its own mapping: locking part of one would show.
     let (memory, turn) = (map(3 * 4096, 0).wrapping_add(4096), map(4096, 0));
     // SAFETY: memory of the test's own.
     unsafe {

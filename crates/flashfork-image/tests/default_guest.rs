@@ -1,4 +1,4 @@
-//! The default guest is made once, and again when a part of it changes. Fetches Debian's kernel if
+//! The default guest is made once, and again when part of it changes. Fetches Debian's kernel if
 //! the cache has none.
 
 use std::{fs, path::PathBuf, thread};

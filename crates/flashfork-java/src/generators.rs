@@ -33,7 +33,7 @@ const WITHOUT_STATE: [&str; 6] = [
 /// What generators of cryptographic numbers are instances of: one of another kind is not known.
 const SERVICE: &str = "java/security/SecureRandomSpi";
 const MECHANISM: &str = "sun/security/provider/AbstractDrbg";
-/// Used where there is no `/dev/random`.
+/// Used without `/dev/random`.
 const THREADED: &str = "sun/security/provider/SeedGenerator$ThreadedSeedGenerator";
 
 /// What each thread keeps for `ThreadLocalRandom`.

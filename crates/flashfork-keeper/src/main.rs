@@ -1,5 +1,4 @@
-//! Keeps a template whose clones have all of its threads. Started by `flashfork warm --threads`, in place
-//! of the program.
+//! Keeps a template whose clones have all its threads. Started by `flashfork warm --threads`, in place of the program.
 //!
 //! It makes namespaces ([`namespaces`]), and in them an init ([`init`]) that starts the program, waits for all that
 //! ends there, and makes a namespace for each clone ahead ([`pool`]). When the program is ready ([`moment`], [`warm`]),

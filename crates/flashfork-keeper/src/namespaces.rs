@@ -136,7 +136,7 @@ impl Time {
             let (seconds, rest) = (offset.div_euclid(1_000_000_000), offset.rem_euclid(1_000_000_000));
             text += &format!("{name} {seconds} {rest}\n");
         }
-        // In one piece, or the kernel would take a part of it for all.
+        // In one piece, or the kernel would take part of it for all.
         self.offsets.write_all(text.as_bytes())?;
         Ok(self.namespace)
     }

@@ -88,8 +88,8 @@ impl Line {
         complain(directory, why)
     }
 
-    /// Executes a program with the arguments of this one, the first of which is replaced by these words, if there are
-    /// any. Returns where it can't be, with the reason.
+    /// Executes a program with the arguments of this one, the first of which is replaced by these words, if any.
+    /// Returns where it can't be, with the reason.
     fn execute(&self, path: &[u8], words: &[*const c_char]) -> Errno {
         let kept = &self.arguments[usize::from(!words.is_empty()).min(self.arguments.len())..];
         let variables = self.variables.as_ptr();
@@ -115,7 +115,7 @@ impl Line {
         }
     }
 
-    /// Where this program lies, with a slash behind it; as it was named where there is no `/proc`.
+    /// Where this program lies, with a slash behind it; as it was named without `/proc`.
     fn directory<'a>(&self, buffer: &'a mut [u8; PATH]) -> &'a [u8] {
         let link = c"/proc/self/exe".as_ptr() as usize;
         // SAFETY: the path ends with a NUL; the buffer is as long as said.

@@ -64,7 +64,7 @@ fn written(start: Start, [arguments, variables]: [&[*const core::ffi::c_char]; 2
         }
         rest.next()?.write(0);
     }
-    // The last byte must be a NUL, also where there are no strings.
+    // The last byte must be a NUL, also without strings.
     let whole = strings_at + len + 1;
     let [soft, _] = start.limits[sys::RLIMIT_FSIZE as usize];
     if whole as u64 > soft {

@@ -1,4 +1,4 @@
-//! `bench all`: every experiment about process creation, one after the other, for the report.
+//! `bench all`: every experiment about process creation, one by one, for the report.
 //!
 //! The run has so much time, and each experiment its share of what is left: what one doesn't need, the next ones have.
 //! An experiment that can't run here, or fails in the middle, is in the report with its reason and with what it

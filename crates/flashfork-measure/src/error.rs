@@ -105,7 +105,7 @@ pub enum BenchError {
     Unable(String),
 }
 
-/// What comes of a part of an experiment.
+/// What comes of part of an experiment.
 pub type Result<T = (), E = BenchError> = std::result::Result<T, E>;
 
 /// What a failed system call or file operation is for an experiment.

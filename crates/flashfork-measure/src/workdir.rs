@@ -25,7 +25,7 @@ pub struct WorkDir {
 }
 
 impl WorkDir {
-    /// Makes one in `parent`, which is made too where it doesn't exist, or else where temporary files go.
+    /// Makes one in `parent`, which is made too where it doesn't exist, or where temporary files go.
     pub fn new(parent: Option<&Path>) -> Result<Self> {
         let failed = |error: io::Error| {
             let (place, cure) = match parent {

@@ -83,7 +83,7 @@ impl Shape {
         Ok(())
     }
 
-    /// Block devices, of which the first is the disk that the machine boots with, if there is one.
+    /// Block devices, of which the first is the disk that the machine boots with, if any.
     #[must_use]
     pub fn block_devices(&self) -> u8 {
         u8::from(self.disk) + self.disk_slots

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 
-/// How long a template may take to make a clone: it makes one after the other, for as many callers as come.
+/// How long a template may take to make a clone: it makes one by one, for as many callers as come.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a template says of a clone.
@@ -155,8 +155,8 @@ fn not_waited(e: Errno) -> Error {
 
 /// A clone that runs, or has run. It is a child of its template, not of this process.
 ///
-/// Dropped, it is killed with all of its process group, as is the clone of a caller that is killed: the connection is
-/// what it hangs on, so that none is left that nobody waits for. Nobody waits for that to happen: kill it and
+/// Dropped, it is killed with all its process group, as is the clone of a caller that is killed: the connection is what
+/// it hangs on, so that none is left that nobody waits for. Nobody waits for that to happen: kill it and
 /// [`wait`](Clone::wait) where it matters. What shall outlive this process is started by the clone in its own session.
 ///
 /// Any thread may wait for it and send it signals, several at a time too. A process forked since can't wait for it
@@ -248,7 +248,7 @@ impl Clone {
         }
     }
 
-    /// Kills it, with all of its process group.
+    /// Kills it, with all its process group.
     pub fn kill(&self) -> std::io::Result<()> {
         self.signal(libc::SIGKILL, true)
     }

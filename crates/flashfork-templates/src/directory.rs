@@ -45,7 +45,7 @@ impl Directory {
         Directory::checked(path)
     }
 
-    /// Opens the directory as [`Directory::open`] does, if there is one.
+    /// Opens the directory as [`Directory::open`] does, if any.
     pub fn find(path: impl Into<PathBuf>) -> Result<Option<Directory>, Error> {
         let path = path.into();
         match std::fs::symlink_metadata(&path) {

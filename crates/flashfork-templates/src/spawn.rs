@@ -18,7 +18,7 @@ unsafe extern "C" {
     static mut environ: *const *const c_char;
 }
 
-/// The program while it is warmed: ended with all of its group unless it becomes a template.
+/// The program while it is warmed: ended with all its group unless it becomes a template.
 #[derive(Debug)]
 pub struct Program(pub Option<Child>);
 

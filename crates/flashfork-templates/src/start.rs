@@ -87,7 +87,7 @@ fn bytes(start: Start, arguments: &Strings, variables: &Strings) -> Result<Vec<u
         }
         tables.extend([0; 8]);
     }
-    // The last byte must be a NUL, also where there are no strings.
+    // The last byte must be a NUL, also without strings.
     texts.push(0);
     let start = Start { len: (at + texts.len()) as u64, arguments: counts.0, variables: counts.1, ..start };
     Ok([head(&start), &tables, &texts].concat())

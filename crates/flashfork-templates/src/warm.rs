@@ -27,7 +27,7 @@ pub enum Ready {
     Call,
 }
 
-/// When a program counts as warm whose clones have all of its threads.
+/// When a program counts as warm whose clones have all its threads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Moment {
     /// Where it says so itself: as [`Ready`] has it.
@@ -134,7 +134,7 @@ impl<'a> Warm<'a> {
         self
     }
 
-    /// Its clones have all of its threads, from that moment on. docs/THREADED_CLONES.md says what clones have anew and
+    /// Its clones have all its threads, from that moment on. docs/THREADED_CLONES.md says what clones have anew and
     /// what is refused. It runs in namespaces of its own; `flashfork-keeper` must be where the shim is.
     pub fn threads(mut self, moment: Moment) -> Self {
         self.threads = Some(moment);

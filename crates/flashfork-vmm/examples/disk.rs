@@ -87,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     let mut agent = connect(clone)?;
     run("rolled back", &mut agent, &format!("{LOOK}; ls /mnt; mount | grep -c vda; dmesg | grep -ci 'ext4.*error'"))?;
-    // The first time all of its memory was dropped; from then on what it has written is copied back.
+    // The first time all its memory was dropped; from then on what it has written is copied back.
     for index in 3..7 {
         run("again and again", &mut agent, "sort /proc/kallsyms | tail -1 | wc -l; echo more >>/mnt/file; sync")?;
         clone.pause()?;

@@ -1,5 +1,5 @@
-//! Boots a Linux guest, freezes it when it signals FORK, and runs clones of it one after the other:
-//! `linux KERNEL INITRD MEMORY_MIB VCPUS CLONES [CMDLINE]`. The guests' consoles go to standard output.
+//! Boots a Linux guest, freezes it when it signals FORK, and runs clones of it one by one: `linux KERNEL INITRD
+//! MEMORY_MIB VCPUS CLONES [CMDLINE]`. The guests' consoles go to standard output.
 
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_proto::{agent::CloneIdentity, shell::Renewal, signal::Signal};

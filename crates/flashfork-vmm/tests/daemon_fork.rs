@@ -26,7 +26,7 @@ fn type_on(daemon: &Daemon, clone: &str, character: u8) -> UnixStream {
     stream
 }
 
-/// Ends a guest that counts: all of its memory is of one moment.
+/// Ends a guest that counts: all its memory is of one moment.
 fn finish(daemon: &Daemon, clone: &str) {
     let _console = type_on(daemon, clone, b'e');
     let ended = || daemon.get::<Clone>(&format!("/v1/clones/{clone}")).ended;

@@ -99,7 +99,7 @@ fn connections_that_ask_nothing_cost_next_to_nothing() {
     daemon.get::<api::Daemon>("/v1");
     let before = resident(&daemon);
     let silent: Vec<_> = (0..MANY).map(|_| UnixStream::connect(&daemon.socket).unwrap()).collect();
-    // One that came after all of these is answered.
+    // One that came after all these is answered.
     daemon.get::<api::Daemon>("/v1");
     let each = resident(&daemon).saturating_sub(before) * 1024 / MANY;
     assert!(each < 8192, "{each} bytes for each connection");

@@ -33,7 +33,7 @@ fn fork(machine: &mut Machine, origin: &Frozen, signalled: bool) -> Frozen {
     Frozen { ram: origin.ram.with(deltas.ram, u64::MAX).unwrap(), disks: Vec::new(), state }
 }
 
-/// Until the guest has written all of its pages.
+/// Until the guest has written all its pages.
 fn wait_until_it_counts(kvm: &Kvm, machine: &mut Machine, origin: &Frozen) -> Frozen {
     loop {
         let frozen = fork(machine, origin, false);

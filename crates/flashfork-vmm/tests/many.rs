@@ -1,4 +1,4 @@
-//! Many clones: alive at once, and one after the other. 300 cycles; 10,000 with `FLASHFORK_TEST_ALL=1`.
+//! Many clones: alive at once, and one by one. 300 cycles; 10,000 with `FLASHFORK_TEST_ALL=1`.
 
 mod common;
 #[path = "common/shell.rs"]

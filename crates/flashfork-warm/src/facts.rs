@@ -33,8 +33,8 @@ impl ReadyAt {
         u8::try_from(number).ok().and_then(ReadyAt::from_repr)
     }
 
-    /// Where a program is ready with all of its threads without a word about it, by the name of its file: the runtimes
-    /// of which clones run what their callers name.
+    /// Where a program is ready with all its threads without a word about it, by the name of its file: the runtimes of
+    /// which clones run what their callers name.
     #[must_use]
     pub fn of_runtime(program: &[u8]) -> Option<ReadyAt> {
         let mut name = program.rsplit(|b| *b == b'/').next()?;

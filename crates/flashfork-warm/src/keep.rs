@@ -17,7 +17,7 @@ pub const PATH: usize = 4096;
 /// Keeper to maker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The program is ready. With a descriptor of the namespace of users in which clones are, if there is one.
+    /// The program is ready. With a descriptor of the namespace of users in which clones are, if any.
     Freeze,
     /// A clone, whose process has this number. Behind the message the name of its directory, with a NUL.
     Make {

@@ -85,9 +85,9 @@ impl From<core::Error> for RegionError {
 impl Region {
     /// A region of `len` bytes, rounded up to 2 MB, all zeros, at an address that is a multiple of 2 MB.
     ///
-    /// With [`Pages::Auto`] all of its memory is taken at once, in 2 MB pages where the kernel gives them (some tenths
-    /// of a second for each GB); with [`Pages::Small`] as it is touched, and a rollback then costs the more the more of
-    /// it was read since the last.
+    /// With [`Pages::Auto`] all its memory is taken at once, in 2 MB pages where the kernel gives them (some tenths of
+    /// a second for each GB); with [`Pages::Small`] as it is touched, and a rollback then costs the more the more of it
+    /// was read since the last.
     pub fn new(len: usize, pages: Pages) -> Result<Region, RegionError> {
         Ok(Region(core::Region::map(len, pages)?))
     }

@@ -172,7 +172,7 @@ impl fmt::Display for VmaReport {
     }
 }
 
-/// Makes all sealed memory anonymous again; returns how many bytes that were. Needs as much free memory.
+/// Makes all sealed memory anonymous again; returns how many bytes. Needs as much free memory.
 pub fn unseal() -> Result<u64, SealError> {
     Ok(core::unseal(core::Range::ALL)?)
 }

@@ -144,14 +144,14 @@ pub fn snapshot(options: &SnapshotOptions) -> Result<u64, SnapshotError> {
 /// would be worse.
 ///
 /// # Safety
-/// What memory says about things outside of it must still be true, or not be relied on: open descriptors, children,
+/// What memory says about things outside it must still be true, or not be relied on: open descriptors, children,
 /// timers, signal handlers, shared memory, what the kernel writes later. No reference to memory written since the
 /// snapshot is used afterwards.
 pub unsafe fn restore(value: u64) -> SnapshotError {
     core::restore(value).into()
 }
 
-/// Forgets the snapshot, if there is one, and gives its memory back; what was sealed for it stays sealed.
+/// Forgets the snapshot, if any, and gives its memory back; what was sealed for it stays sealed.
 pub fn discard_snapshot() -> Result<(), SnapshotError> {
     Ok(core::discard()?)
 }

@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(sum(&warm), (48 << 20) / 4096);
     warm.fill(turn as u8 + 2);
     if turn < 3 {
-        // SAFETY: nothing outside of memory is relied on.
+        // SAFETY: nothing outside memory is relied on.
         return Err(unsafe { flashfork::restore(turn + 1) }.into());
     }
     println!("well");

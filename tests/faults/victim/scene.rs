@@ -19,7 +19,7 @@ const SIDE_AT: usize = 0x20_4000_0000;
 /// Where the first moves to.
 const AWAY: usize = 0x20_8000_0000;
 
-/// The pages of the first region that a call on a part of it is about: over a written page and a block's end.
+/// The pages of the first region that a call on part of it is about: over a written page and a block's end.
 pub const PART: std::ops::Range<usize> = 430..720;
 
 /// Those of its whole block.
@@ -51,7 +51,7 @@ pub enum Kind {
     UnsealUnreadable,
     /// Of what was only read, page tables are emptied.
     DropRefills,
-    /// `madvise` on a part of the first region.
+    /// `madvise` on part of the first region.
     Advice(i32),
     /// `mremap` that grows the first region where it is.
     GrowInPlace,
@@ -59,7 +59,7 @@ pub enum Kind {
     GrowAndMove,
     /// `mremap` that moves it and leaves an empty mapping behind.
     Keep,
-    /// `mlock` of a part of it.
+    /// `mlock` of part of it.
     Lock,
     /// A seal that takes the data of libraries, too.
     Libraries,
@@ -90,7 +90,7 @@ pub const DISCARDED: usize = libraries::COUNT - 1;
 
 pub const LIBRARIES: &str = "FLASHFORK_TEST_LIBRARIES";
 
-/// Loads them, and writes to all of their data.
+/// Loads them, and writes to all their data.
 fn load_libraries() -> Result<Vec<Region>> {
     let dir = std::env::var_os(LIBRARIES).ok_or("it isn't said where libraries are")?;
     let mut first = 10 << 20;

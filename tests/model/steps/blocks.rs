@@ -190,6 +190,6 @@ fn usable(at: usize) -> usize {
 
 /// Overwrites with zeros, even what is about to be freed.
 fn wipe(at: usize, len: usize) {
-    // SAFETY: a part of a block of this program's.
+    // SAFETY: part of a block of this program's.
     unsafe { libc::explicit_bzero(at as *mut c_void, len) };
 }

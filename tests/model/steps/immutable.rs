@@ -127,7 +127,7 @@ impl World {
             }
             4 => ("munmap", Box::new(move || unmap(at, len))),
             5 => {
-                // SAFETY: fails, or else nothing is used there any more: the step ends the run.
+                // SAFETY: fails, or nothing is used there any more: the step ends the run.
                 ("mprotect", Box::new(move || done(unsafe { libc::mprotect(at as *mut _, bytes, libc::PROT_READ) })))
             }
             _ => (

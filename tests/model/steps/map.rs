@@ -87,7 +87,7 @@ impl World {
         self.gap(len)
     }
 
-    /// Maps something over a range; of a file, if it is a part of one.
+    /// Maps something over a range; of a file, if it is part of one.
     pub fn map_at(&mut self, range: Range<usize>, prot: c_int, flags: c_int, part: Option<Part>) -> Result {
         let (fd, file_page) = part.as_ref().map_or((-1, 0), |part| (part.fd, part.page));
         let origin = self.origin();

@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// Takes what the kernel put outside of the arena back into it.
+    /// Takes what the kernel put outside the arena back into it.
     fn bring_home(&mut self, from: Range<usize>, new: usize, at: usize, home: Option<Range<usize>>) -> Result {
         let old = from.len();
         let Some(home) = home else {

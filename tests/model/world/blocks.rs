@@ -1,5 +1,5 @@
 //! Blocks of an allocator and what they should hold. The list lies in a shared mapping, which is never sealed: the
-//! model is outside of what it tests.
+//! model is outside what it tests.
 //!
 //! Every word written into a block says that it is one, whose it is, and where it stands. A block is wiped before it is
 //! freed, so that no such word may be in what the allocator hands out anew, but for those of blocks that `realloc`

@@ -14,7 +14,7 @@ impl World {
         (!all.is_empty()).then(|| all[self.rng.below(all.len())].clone())
     }
 
-    /// A part of a stretch: often all of it, often an end, sometimes 2 MB blocks.
+    /// Part of a stretch: often all of it, often an end, sometimes 2 MB blocks.
     pub fn part(&mut self, of: Range<usize>) -> Range<usize> {
         let len = of.len();
         match self.rng.below(10) {
@@ -49,7 +49,7 @@ impl World {
         Some(part.start..(part.end + more).min(arena_pages()))
     }
 
-    /// A part of one mapping all over which the same holds: the kernel has one VMA for it as far as a program can know.
+    /// Part of one mapping all over which the same holds: the kernel has one VMA for it as far as a program can know.
     pub fn uniform(&mut self) -> Option<Range<usize>> {
         let segment = self.segment()?;
         let part = self.part(segment);

@@ -1,5 +1,5 @@
-//! What memory should be, page by page. It lies in a shared mapping, which is never sealed: the model is outside of
-//! what it tests.
+//! What memory should be, page by page. It lies in a shared mapping, which is never sealed: the model is outside what
+//! it tests.
 
 use super::blocks::shared;
 use super::space::{MOST, arena_pages, pages};

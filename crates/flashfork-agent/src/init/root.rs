@@ -69,7 +69,7 @@ fn mount_disk(root: &Root) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes all below `directory` that lies on `device`; what can't be removed only takes memory.
+/// Removes all below `directory` on `device`; what can't be removed only takes memory.
 fn remove_all(directory: &Path, device: u64) {
     let Ok(entries) = fs::read_dir(directory) else {
         return;

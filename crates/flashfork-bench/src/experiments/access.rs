@@ -1,8 +1,8 @@
 //! `bench fault` and `bench access-mix`: what the memory costs after the fork.
 //!
 //! Table 1 and figure 8 of on-demand-fork (EuroSys 2021): the first write to a page right after a fork, in the middle
-//! of the memory, where a shared page table must be copied first; and the time to fork and then go through a part of
-//! the memory in the parent, reading and writing it in five mixes, while the child lives.
+//! of the memory, where a shared page table must be copied first; and the time to fork and then go through part of the
+//! memory in the parent, reading and writing it in five mixes, while the child lives.
 
 mod mix;
 mod report;

@@ -1,4 +1,4 @@
-//! `bench threads`: clones of programs with all of their threads (`flashfork warm --threads`), beside the same programs
+//! `bench threads`: clones of programs with all their threads (`flashfork warm --threads`), beside the same programs
 //! started anew, and beside the best that their runtimes offer against long starts.
 //!
 //! Four things are timed. *Running*: from the request until the caller hears that the clone runs, by the library in

@@ -99,7 +99,7 @@ impl Experiment for VmForkOptions {
         let sizes = self.sizes();
         let (smallest, largest) = (sizes[0], sizes[sizes.len() - 1]);
         let names: Vec<String> = sizes.iter().map(|size| Size(*size).to_string()).collect();
-        // A clone and the copy that a fork makes of it have no more than all of its memory.
+        // A clone and the copy that a fork makes of it have no more than all its memory.
         let needed = Guest::ALL.len() as u64 * sizes.iter().sum::<u64>() + 2 * largest + RESERVE;
         memory::require(&memory::headroom()?, format!("templates of {} and a fork", names.join(", ")), needed)?;
         pauses::measure(&host, &sizes, self, run)?;

@@ -2,8 +2,8 @@
 //!
 //! A C program is compiled, or a Java program with a heavy start estimates π: it loads thousands of classes and warms
 //! up, then takes jobs. A template of the first has compiled once, so that compiler and headers are in its page cache;
-//! one of the second is taken when the program waits for its first job. A machine that boots does all of that for one
-//! job, but for the compilation before.
+//! one of the second is taken when the program waits for its first job. A machine that boots does all that for one job,
+//! but for the compilation before.
 //!
 //! Each CPU has a machine at a time, and begins a new one as soon as a job is done. A request is the machine's claim,
 //! rollback or boot, from nothing, until the job's output is there and checked. The shells are driven as the daemon

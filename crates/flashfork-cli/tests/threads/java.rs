@@ -213,7 +213,7 @@ fn the_launcher_is_found_by_itself() {
     assert_says(stderr(&ended), "System.exit");
 }
 
-/// Java writes to nearly all of that file's memory when it starts, which forks would copy the page tables of.
+/// Java writes to nearly all that file's memory when it starts, which forks would copy the page tables of.
 #[test]
 fn javas_archive_of_classes_is_sealed() {
     let place = place(&[r#"

@@ -24,8 +24,8 @@ fn ask(port: u16, line: &str) -> (String, TcpStream) {
 
 const SUM: u64 = 999 * 1000 / 2 + 63 * 64 * 127 / 6;
 
-/// Several share the socket, on which the kernel wakes all their event loops; each ends as the program does, with all
-/// of its threads waited for.
+/// Several share the socket, on which the kernel wakes all their event loops; each ends as the program does, with
+/// all its threads waited for.
 #[test]
 fn a_server_of_tokio_answers_in_clones_that_share_its_socket_and_ends_in_order() {
     let (place, server, port) = (Place::new(), example("tokio_server"), free());

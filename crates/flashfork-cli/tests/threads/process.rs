@@ -91,7 +91,7 @@ int main(void) {
     .is_the_same_in_clones(2);
 }
 
-/// Nobody outside of its namespace is there.
+/// Nobody outside its namespace is there.
 #[test]
 fn a_clones_parent_has_no_number() {
     let program = Program::new("int main(void) { another(); READY; printf(\"%d\\n\", getppid()); return 0; }");

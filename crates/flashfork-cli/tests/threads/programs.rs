@@ -107,7 +107,7 @@ impl Program {
         Command::new(&self.path).args(arguments).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// So many clones, one after the other and then all together, do what the program does.
+    /// So many clones, one by one and then all together, do what the program does.
     pub fn is_the_same_in_clones(&self, count: usize) {
         let plain = self.plain(&[]);
         assert!(!plain.stdout.is_empty(), "it says something");

@@ -86,7 +86,7 @@ impl Place {
         self.run(&["clone", "t"])
     }
 
-    /// A shell outside of any template.
+    /// A shell outside any template.
     pub fn sh(&self, script: &str) -> Command {
         let mut sh = Command::new("sh");
         sh.args(["-c", script]).env("XDG_RUNTIME_DIR", self.path());

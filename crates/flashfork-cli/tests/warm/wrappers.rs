@@ -110,8 +110,8 @@ fn clones_have_what_a_wrapper_sets_in_their_callers_environment() {
     assert_eq!(place.list()[0]["clones_made"], 2);
 }
 
-/// The child is another process, and the wrapper would be the template.
-/// A value is put before or behind an old one as a part of a list, and in no other way.
+/// The child is another process, and the wrapper would be the template. A value is put before or
+/// behind an old one as part of a list, and in no other way.
 #[test]
 fn a_value_that_has_an_old_one_in_it_by_chance_is_the_wrappers() {
     let place = Place::new();
@@ -171,7 +171,7 @@ fn a_wrapper_that_starts_the_program_and_waits_is_told() {
 #[test]
 fn a_wrapper_that_clears_the_environment_or_becomes_what_can_be_no_template_is_told() {
     let place = Place::new();
-    // The name alone is found where there is no PATH, too.
+    // The name alone is found without PATH, too.
     for python in ["/usr/bin/python3", "python3"] {
         let output = place.run(&["warm", "t", "--", "env", "-i", python, "-c", "import time; time.sleep(1000)"]);
         assert!(

@@ -293,7 +293,7 @@ unsafe fn write_zeros_here(range: Range) -> Result<usize> {
     }
 }
 
-/// The 2 MB blocks that a part of a VMA touches, as far as they lie in it.
+/// The 2 MB blocks that part of a VMA touches, as far as they lie in it.
 fn blocks_around(part: Range, vma: Range) -> Range {
     Range::new(part.start & !(HUGE - 1), part.end.next_multiple_of(HUGE)).intersect(vma)
 }

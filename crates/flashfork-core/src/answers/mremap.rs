@@ -141,7 +141,7 @@ unsafe fn unseen(whole: Range, len: usize, flags: usize, to: usize, e: Errno) ->
     if !STATE.holds_sealed() || !STATE.places.touch(whole) {
         // SAFETY: the program's own call.
         let moved = unsafe { sys::mremap(whole.start, whole.len(), len, flags, to) };
-        // Anonymous memory that lies in pieces since it was sealed.
+        // Anonymous memory in pieces since it was sealed.
         let in_pieces = moved == Err(Errno::EFAULT) && STATE.places.touch(whole) && is_plain(whole);
         if !in_pieces {
             return moved;

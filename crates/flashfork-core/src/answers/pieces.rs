@@ -142,8 +142,7 @@ pub fn list(whole: Range, runs: &mut [Run]) -> Result<(End, usize)> {
     by_any_means(|| pieces(runs, whole))
 }
 
-/// Whether the program asked for something on a part of a range only: then it is more than one mapping without any
-/// seal.
+/// Whether the program asked for something on part of a range only: then it is more than one mapping without any seal.
 pub fn differ(whole: Range, text: &mut [u8], runs: &mut [Run]) -> Result<bool> {
     let (_, count) = list(whole, runs)?;
     let mut first = None;

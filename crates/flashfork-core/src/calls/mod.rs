@@ -38,8 +38,8 @@ use object::{Object, Reader};
 use rewrite::{Places, rewrite};
 use syscalls::Sysno;
 
-/// Sees to it that all of the program's calls that matter lead to [`hooks::HOOKS`], or refuses. Gives a number that
-/// stands for all that is executable; 0 where that couldn't be told.
+/// Sees to it that all the program's calls that matter lead to [`hooks::HOOKS`], or refuses. Gives a number that stands
+/// for all that is executable; 0 where that couldn't be told.
 pub(crate) fn take(arena: &mut Arena, pauses: &mut Option<Pauses>) -> core::result::Result<u64, Error> {
     const ATTEMPTS: usize = 100;
     let look = |e| Error::System(Step::Look, e);
@@ -91,8 +91,8 @@ fn sum(buf: &mut [u8]) -> Result<u64> {
     Ok(sum)
 }
 
-/// With other threads stopped, if there are any. `executes` tells whether one of them is about to execute in a range:
-/// it must not be past a rewritten instruction with its call still to come. `EAGAIN` then.
+/// With other threads stopped, if any. `executes` tells whether one of them is about to execute in a range: it must not
+/// be past a rewritten instruction with its call still to come. `EAGAIN` then.
 fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> {
     let mut found = Found::default();
     found.look(enter::address(), buf)?;

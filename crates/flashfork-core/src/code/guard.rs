@@ -44,7 +44,7 @@ fn mind_file(fd: i32, part: Range) -> Result<()> {
     anonymous::for_good()
 }
 
-/// What is wrong with the code of a file that is not mapped yet, and with a part of it that is going to be.
+/// What is wrong with the code of a file that is not mapped yet, and with part of it that is going to be.
 fn look_at(fd: i32, file: &Status, part: Range, window: &mut [u8; WINDOW]) -> Option<Call> {
     let size = usize::try_from(file.size).unwrap_or(usize::MAX);
     let mut examine = |only| {

@@ -176,7 +176,7 @@ fn is_go(memory: &mut impl Memory, at: usize, len: usize) -> bool {
 /// What the table of functions says about one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its addresses, or those of a part of it that a compiler has put elsewhere.
+    /// Its addresses, or those of part of it that a compiler has put elsewhere.
     pub range: Range,
     /// Where its entry in `.eh_frame` is.
     entry: usize,

@@ -35,7 +35,7 @@ pub struct Versions {
     count: AtomicUsize,
 }
 
-/// A version of a file, a part of it, and what was found there. All zeros: none.
+/// A version of a file, part of it, and what was found there. All zeros: none.
 struct Version {
     key: [AtomicU64; KEY],
     /// Where in the file the part begins and ends.
@@ -86,7 +86,7 @@ impl Versions {
         })
     }
 
-    /// Remembers what was found in a part of a file: in place of what was found in the same part, or in another version
+    /// Remembers what was found in part of a file: in place of what was found in the same part, or in another version
     /// of the file, or in place of the oldest. `path`: where it was seen; empty where that isn't known.
     pub fn remember(&self, file: &Status, part: Range, found: Option<Call>, path: &CStr) {
         let key = key(file);

@@ -12,7 +12,7 @@ const NAMES: usize = 1024;
 /// Bytes that a jump with a distance of one byte leads over at most, with the jump.
 const SHORT: usize = 130;
 
-/// Follows all ways through a part of the code; `entered` are those that lead into its middle from elsewhere.
+/// Follows all ways through part of the code; `entered` are those that lead into its middle from elsewhere.
 pub fn solve(
     memory: &mut impl Memory,
     code: &Code,
@@ -57,7 +57,7 @@ fn enter_from_other(
     }
 }
 
-/// Adds what tables and exceptions of a function lead to in a part of the code.
+/// Adds what tables and exceptions of a function lead to in part of the code.
 fn enter_from(memory: &mut impl Memory, function: &Function, part: Range, flow: &mut Flow) -> Result<(), TooMuch> {
     let mut names = [0; NAMES];
     let count = names_in(memory, function.range, &mut names)?;

@@ -71,8 +71,7 @@ pub(super) fn know_trial(try_everything: fn() -> !) {
     }
 }
 
-/// Whether a filter, if there is one, lets the engine work. Asked once a program, and before the engine makes any other
-/// call.
+/// Whether a filter, if any, lets the engine work. Asked once a program, and before the engine makes any other call.
 pub(crate) fn allows() -> core::result::Result<(), Error> {
     let allowed = match STATE.sandbox.load(SeqCst) {
         ALLOWED => Some(true),
@@ -108,8 +107,8 @@ fn survives() -> core::result::Result<Option<bool>, Error> {
     try_in_child(unsafe { core::mem::transmute::<*mut (), fn() -> !>(trial) })
 }
 
-/// Whether a filter that lets the engine work, if there is one, lets more be done: what `rehearse` does in a child. No
-/// where that can't be told.
+/// Whether a filter that lets the engine work, if any, lets more be done: what `rehearse` does in a child. No where
+/// that can't be told.
 pub(crate) fn allows_also(rehearse: fn() -> !) -> bool {
     roomy(|| match is_filtered_now() {
         Ok(true) => try_in_child(rehearse) == Ok(Some(true)),

@@ -82,7 +82,7 @@ pub fn look(frozen: &mut Frozen, noted: impl Iterator<Item = usize> + Clone, ren
 }
 
 impl Code {
-    /// False where there is no room.
+    /// False without room.
     fn take(&mut self, range: Range) -> bool {
         let Some(place) = self.all.get_mut(self.count) else { return false };
         *place = range;

@@ -71,7 +71,7 @@ impl Frozen {
     }
 
     /// In a clone, whose standard streams are its own: gives it descriptors and memory that it shares with no other.
-    /// Nothing else stays open but `kept`, which gets another number, above all of the program's.
+    /// Nothing else stays open but `kept`, which gets another number, above all the program's.
     pub fn renew(&self, kept: &mut i32) -> Result<()> {
         let above = self.files.all[..self.files.count].last().map_or(2, |entry| entry.number.max(2)) + 1;
         *kept = sys::duplicate_above(*kept, above)?;

@@ -1,4 +1,4 @@
-//! Clones of a process with all of its threads.
+//! Clones of a process with all its threads.
 //!
 //! `fork(2)` copies the calling thread only. Here a process in the same memory, the *maker*, which the program's keeper
 //! has its main thread make when it is ready ([`seize`]), stops all threads of a program for good ([`stop`]), writes

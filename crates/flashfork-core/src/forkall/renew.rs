@@ -106,7 +106,7 @@ fn fill(set: &Entry, files: &Files) -> Result<()> {
     Ok(())
 }
 
-/// Closes what is neither the program's nor `kept`, which is above all of the program's.
+/// Closes what is neither the program's nor `kept`, which is above all the program's.
 fn close_others(all: &[Entry], kept: i32) -> Result<()> {
     let mut from = 3;
     let close = |from: i32, to: i32| if from <= to { sys::close_range(from, to) } else { Ok(()) };

@@ -1,4 +1,4 @@
-//! Has a program's main thread make the maker, from outside of the program's memory.
+//! Has a program's main thread make the maker, from outside the program's memory.
 //!
 //! Whoever runs in a memory decides what every process does that has this memory. So the maker is no older than the
 //! moment at which the program is ready, and has no other rights than the program has then: it is a child of its main

@@ -82,7 +82,7 @@ pub fn is_family_to_mind(family: i32) -> bool {
     of_family(family).is_some()
 }
 
-/// The first reason among the calling process's descriptors not to touch its memory, if there is one.
+/// The first reason among the calling process's descriptors not to touch its memory, if any.
 pub fn descriptors(purpose: Purpose, buf: &mut [u8]) -> Result<Option<Reason>> {
     descriptors_of(&Process::Own, purpose, buf)
 }

@@ -60,7 +60,7 @@ struct Work {
     same: bool,
 }
 
-/// A part of the memory: its share, and of it the share of pages and of page tables written since it was sealed.
+/// Part of the memory: its share, and of it the share of pages and of page tables written since it was sealed.
 #[derive(Clone, Copy)]
 struct Part {
     share: f64,

@@ -99,8 +99,8 @@ fn append_own_path(h: &mut Hierarchy, root: &[u8], cgroups: &[u8]) -> Option<Pla
         ours.then_some(path)
     });
     let own = own?;
-    // Inside a container the mount may show only a part of the tree. A path above the namespace's root ("/..") is
-    // nothing we can look at: then the mount point itself is the nearest ancestor.
+    // Inside a container the mount may show only part of the tree. A path above the namespace's root ("/..") is nothing
+    // we can look at: then the mount point itself is the nearest ancestor.
     let below = match root {
         b"/" => Some(own),
         _ => own.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with(b"/")),

@@ -47,8 +47,8 @@ pub enum Wanted {
     Executable,
 }
 
-/// Calls `each` with the VMAs that lie in `range`, wholly or in part, in order of address, stopping at the first error.
-/// Their flags are not known.
+/// Calls `each` with the VMAs in `range`, wholly or in part, in order of address, stopping at the first error. Their
+/// flags are not known.
 pub fn for_each(range: Range, wanted: Wanted, mut each: impl FnMut(&Vma) -> Result<()>) -> Result<()> {
     // Longer than any name that means something here.
     let mut name = [0; 128];

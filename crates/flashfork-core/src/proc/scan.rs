@@ -73,7 +73,7 @@ pub struct Ask {
     pub told: u64,
     /// They are protected as they are found.
     pub protect: bool,
-    /// All of the range must be watched: `EPERM` otherwise.
+    /// All the range must be watched: `EPERM` otherwise.
     pub watched: bool,
 }
 

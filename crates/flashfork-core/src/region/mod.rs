@@ -90,8 +90,8 @@ pub struct Region {
 impl Region {
     /// Maps a region of `len` bytes, rounded up to 2 MB, all zeros, at an address that is a multiple of 2 MB.
     ///
-    /// With [`Pages::Auto`] its memory is taken at once where there is enough of it; with [`Pages::Small`], and where
-    /// there are no 2 MB pages, as it is touched.
+    /// With [`Pages::Auto`] its memory is taken at once where there is enough of it; with [`Pages::Small`], and without
+    /// 2 MB pages, as it is touched.
     pub fn map(len: usize, pages: Pages) -> core::result::Result<Region, Error> {
         let at = |step| move |e| Error::System(step, e);
         let len = len.checked_next_multiple_of(HUGE).filter(|len| *len > 0).ok_or(Error::Length)?;
@@ -196,7 +196,7 @@ impl Region {
         Ok(())
     }
 
-    /// Maps the memfd for reading in the room behind the region, if there is any.
+    /// Maps the memfd for reading in the room behind the region, if any.
     fn map_source(&self, fd: i32) -> Option<(Range, sys::Status)> {
         // A gap between them: who reads over the region's end finds nothing.
         let start = self.range.end + PAGE;
@@ -215,7 +215,7 @@ impl Region {
 
     /// Undoes every write to the region since its seal, in this process.
     ///
-    /// On an error the region is partly rolled back: somebody unmapped a part of it.
+    /// On an error the region is partly rolled back: somebody unmapped part of it.
     pub fn rollback(&mut self) -> core::result::Result<(), Error> {
         if self.fd.is_some() {
             return Err(Error::NotSealed);
@@ -262,7 +262,7 @@ impl Region {
         Ok(())
     }
 
-    /// Undoes every write to a part of the region, which begins at byte `offset`. Both must be multiples of a page.
+    /// Undoes every write to part of the region, which begins at byte `offset`. Both must be multiples of a page.
     pub fn rollback_range(&mut self, offset: usize, len: usize) -> core::result::Result<(), Error> {
         if self.fd.is_some() {
             return Err(Error::NotSealed);

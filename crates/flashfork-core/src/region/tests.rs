@@ -317,8 +317,7 @@ fn what_is_swapped_out_goes_back() {
         let mut region = turned(way);
         for turn in 0..6 {
             bytes(&mut region).chunks_exact_mut(PAGE).step_by(1 + turn).for_each(|page| page[turn] ^= 0xff);
-            // Where there is no swap space this does nothing.
-            // SAFETY: changes no contents.
+            // Without swap space this does nothing. SAFETY: changes no contents.
             unsafe { sys::madvise(region.range().start, region.range().len(), k::MADV_PAGEOUT).unwrap() };
             bytes(&mut region)[turn * 3 * PAGE] ^= 0x55;
             region.rollback().unwrap();

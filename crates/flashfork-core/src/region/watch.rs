@@ -223,7 +223,7 @@ impl Watched {
         self.of(region).map(|entry| entry.descriptor.fd.load(SeqCst))
     }
 
-    /// Ends a region's watch, if there is one.
+    /// Ends a region's watch, if any.
     pub fn end(&self, region: Range) {
         self.of(region).inspect(|entry| entry.end());
     }
@@ -287,13 +287,13 @@ impl Watched {
         self.process.files[file as usize].fd.store(-1, SeqCst);
     }
 
-    /// All of these descriptors.
+    /// All these descriptors.
     pub fn of_process(&self) -> [Option<i32>; 1 + FILES.len()] {
         let Process { descriptor, files: [a, b, c, d], .. } = &self.process;
         [descriptor, a, b, c, d].map(Descriptor::number)
     }
 
-    /// Ends the process's watch, if there is one.
+    /// Ends the process's watch, if any.
     pub fn end_process(&self) {
         self.process.end();
     }

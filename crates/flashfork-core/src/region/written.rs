@@ -73,7 +73,7 @@ impl Written {
         done
     }
 
-    /// Whether all of the region is mapped privately from its memfd and may be written, and the memfd read beside it.
+    /// Whether all the region is mapped privately from its memfd and may be written, and the memfd read beside it.
     fn is_mapped_as_before(&self) -> Result<()> {
         const READ_WRITE: u32 = PROT_READ | PROT_WRITE;
         let mut reached = self.range.start;

@@ -59,7 +59,7 @@ impl Window {
         self.mapping.end - self.aligned >= CHUNK
     }
 
-    /// Where a part of a file is shown, all of it; none when another part is, or another file.
+    /// Where part of a file is shown, all of it; none when another part is, or another file.
     pub fn address(&self, fd: i32, offset: u64, len: usize) -> Option<usize> {
         let (shown, from, shown_len) = self.shown;
         let into = offset.checked_sub(from)? as usize;
@@ -90,7 +90,7 @@ impl Window {
         }
     }
 
-    /// Maps a part of a file; not into clones, whose shared mappings would keep it from being sealed against writes.
+    /// Maps part of a file; not into clones, whose shared mappings would keep it from being sealed against writes.
     unsafe fn show(&mut self, fd: i32, offset: u64, len: usize) -> Result<()> {
         self.shown = (0, 0, 0);
         // SAFETY: the window's addresses are ours, and whatever was shown there before is done with.

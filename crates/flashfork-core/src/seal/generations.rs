@@ -30,7 +30,7 @@ pub(crate) struct Memfds {
 /// See the module. Clones inherit it.
 pub(crate) struct Generations([Generation; PLACES]);
 
-/// Device and inode number of a file: inodes of files that lie in mounts of their own are all the same. (0, 0): none.
+/// Device and inode number of a file: inodes of files in mounts of their own are all the same. (0, 0): none.
 pub(crate) type Identity = (u64, u64);
 
 struct Generation {

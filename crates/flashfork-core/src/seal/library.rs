@@ -298,13 +298,13 @@ impl Libraries {
         }
     }
 
-    /// Whether the file of a part of sealed memory is. `ENOENT` where it isn't.
+    /// Whether the file of part of sealed memory is. `ENOENT` where it isn't.
     pub fn is_to_be_had(&self, part: Range) -> Result<()> {
         // SAFETY: mapped just now, for nobody.
         self.map(part).and_then(|at| unsafe { sys::munmap(at, part.len()) })
     }
 
-    /// Maps what a part of sealed memory is of its file, writable, anywhere. `ENOENT` where that is not to be had.
+    /// Maps what part of sealed memory is of its file, writable, anywhere. `ENOENT` where that is not to be had.
     pub(super) fn map(&self, part: Range) -> Result<usize> {
         let entry = self.newest(part).ok_or(Errno::ENOENT)?;
         let offset = entry.offset.load(SeqCst) + (part.start - entry.start.load(SeqCst)) as u64;

@@ -457,7 +457,7 @@ enum Way {
     Sent,
 }
 
-/// Why a run, or a part of it, was not sealed.
+/// Why a run, or part of it, was not sealed.
 enum Stop {
     Skipped(Reason),
     Over(Reason),

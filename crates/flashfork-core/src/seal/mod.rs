@@ -40,8 +40,8 @@ use fold::plan_or_fold;
 use maker::Maker;
 use witness::Ours;
 
-/// Nanoseconds after which a part of a seal for which a fork waits begins nothing more: with what it is at then it
-/// takes twenty milliseconds, which are promised.
+/// Nanoseconds after which part of a seal for which a fork waits begins nothing more: with what it is at then it takes
+/// twenty milliseconds, which are promised.
 const PART_NS: u64 = 15_000_000;
 
 /// What a seal is about.
@@ -192,7 +192,7 @@ fn seal_runs(
         // All of it, also where it is a part and time is over.
         (arena.only, arena.most, arena.late_at) = (u64::from(outcome.generation), 0, 0);
         match plan_or_fold(arena, &mut None).and_then(|fold| seal_runs(arena, memory, pages, None, fold)) {
-            // All of the generation: less could be some of what lies in the memfd in place of what must go.
+            // All the generation: less could be some of what lies in the memfd in place of what must go.
             Ok(again) if again.sealed >= outcome.sealed => {
                 outcome.huge = again.huge;
                 outcome.peak_extra = outcome.peak_extra.max(again.peak_extra);

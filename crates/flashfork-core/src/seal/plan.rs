@@ -25,7 +25,7 @@ const SMALL_RUN: usize = 256 << 10;
 /// Least bytes of all of them. A program that has fewer reads most of them in every clone.
 pub const SMALL_BYTES: u64 = 16 << 20;
 
-/// Bytes of which the page map is asked at a time: a part of a seal needs to know of no more than that part.
+/// Bytes of which the page map is asked at a time: part of a seal needs to know of no more than that part.
 const WINDOW: usize = 64 << 20;
 
 /// Most runs in a plan with small ones: there is room for large ones behind them.
@@ -58,7 +58,7 @@ pub fn make(arena: &mut Arena, fold: bool) -> Result<Facts> {
     plan(arena, fold, false)
 }
 
-/// The same for a part of what isn't sealed yet: of memory alone that was judged before ([`super::vetted`]).
+/// The same for part of what isn't sealed yet: of memory alone that was judged before ([`super::vetted`]).
 pub fn make_of_vetted(arena: &mut Arena) -> Result<Facts> {
     plan(arena, false, true)
 }
@@ -324,7 +324,7 @@ fn within(mut run: Run, left: usize) -> Run {
     run
 }
 
-/// Of `bytes` spread over a run of `whole` bytes, those in a part of it.
+/// Of `bytes` spread over a run of `whole` bytes, those in part of it.
 pub fn share_of(bytes: usize, whole: usize, part: usize) -> usize {
     (bytes as u128 * part as u128 / whole.max(1) as u128) as usize
 }
@@ -421,7 +421,7 @@ pub fn written(ours: &Ours, arena: &mut Arena) -> Result<u64> {
     Ok(written)
 }
 
-/// The part of the 2 MB block around `at` that lies in `piece`.
+/// The part of the 2 MB block around `at` in `piece`.
 fn block_at(at: usize, piece: Range) -> Range {
     let start = at & !(HUGE - 1);
     Range::new(start, start + HUGE).intersect(piece)

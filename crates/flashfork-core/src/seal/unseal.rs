@@ -17,7 +17,7 @@ use crate::{
 };
 use linux_raw_sys::general as k;
 
-/// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.
+/// Makes the sealed memory within `range` anonymous again; returns how many bytes.
 ///
 /// [`crate::unseal`] says what it needs, and what holds after an error.
 pub fn unseal(range: Range) -> Result<u64, Error> {
@@ -235,7 +235,7 @@ pub(crate) fn to_huge(arena: &mut Arena, blocks: Range, mut done: impl FnMut(Ran
 /// Which parts of sealed mappings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parts {
-    /// All of these generations.
+    /// All these generations.
     Of(Ours),
     /// What they have grown by.
     Growth,

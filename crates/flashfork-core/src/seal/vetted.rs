@@ -68,8 +68,8 @@ impl Vetted {
         }
     }
 
-    /// The advice of a mapping of which only maps is known, if it is one that was judged, or a part of one, or has
-    /// grown since: a mapping has the same properties everywhere.
+    /// The advice of a mapping of which only maps is known, if it is one that was judged, or part of one, or has grown
+    /// since: a mapping has the same properties everywhere.
     pub fn advice_of(&self, v: &Vma) -> Option<u8> {
         let known = self.places.iter().take(self.count.load(SeqCst));
         let mut found = known

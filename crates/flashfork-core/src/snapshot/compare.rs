@@ -121,7 +121,7 @@ impl Walk<'_> {
         count(&mut self.table.needs, v, false);
     }
 
-    /// Of a mapping of which nothing stays all goes in one, and first: a part of one on huge pages can't.
+    /// Of a mapping of which nothing stays all goes in one, and first: part of one on huge pages can't.
     fn end_mapping(&mut self, v: &Vma) -> sys::Result<()> {
         let (changes, gone) = self.begun;
         if self.table.change_count - changes > 1 && self.gone - gone == v.range.len() {
@@ -131,7 +131,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Compares a part of the address space that is a piece of one mapping now, or of none.
+    /// Compares part of the address space that is a piece of one mapping now, or of none.
     fn part(&mut self, range: Range, now: Option<&Vma>) -> sys::Result<()> {
         let mut at = range.start;
         while at < range.end {

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering::SeqCst};
 /// The table of the snapshot there is, or null.
 pub(crate) static CURRENT: Apart<AtomicPtr<Table>> = Apart::new(AtomicPtr::new(core::ptr::null_mut()));
 
-/// The one way to go back that restores take, if there is any; an `Option<Way>` as a number.
+/// The one way to go back that restores take, if any; an `Option<Way>` as a number.
 pub(crate) static ONLY: Apart<AtomicU8> = Apart::new(AtomicU8::new(0));
 
 /// See [`super::go_back_by`].

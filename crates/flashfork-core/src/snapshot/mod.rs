@@ -222,7 +222,7 @@ pub fn calls_tell_of_mappings() -> bool {
     STATE.sees_calls() && CODE.shows_mappings()
 }
 
-/// Forgets the snapshot, if there is one, and gives its memory back. Memory sealed for it stays sealed.
+/// Forgets the snapshot, if any, and gives its memory back. Memory sealed for it stays sealed.
 pub fn discard() -> Result<(), Error> {
     if !STATE.enter() {
         return Err(Error::Busy);

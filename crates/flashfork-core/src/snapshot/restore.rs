@@ -223,7 +223,7 @@ fn change_mappings(table: &Table, nothing_is_locked: bool) {
     }
 }
 
-/// Maps a part of an entry's mapping again, like the rest of it: the kernel makes one mapping of both then, if it can.
+/// Maps part of an entry's mapping again, like the rest of it: the kernel makes one mapping of both then, if it can.
 fn map(entry: &Entry, range: Range, memfd: Option<i32>) -> sys::Result<()> {
     let flags = MAP_PRIVATE | MAP_FIXED;
     let (flags, fd, offset) = match (entry.kind, memfd) {

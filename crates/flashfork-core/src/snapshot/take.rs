@@ -129,8 +129,7 @@ fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Resu
     }
 }
 
-/// Writes down every mapping and copies the pages of private ones that the process has written; returns how many bytes
-/// that were.
+/// Writes down every mapping and copies the pages of private ones that the process has written; returns how many bytes.
 fn copy_all(table: &mut Table, maker: &Maker, stack_pointer: usize) -> Result<usize, Error> {
     let (hands_off, count) = hands_off(table);
     // The buffers are used while the rest of the table is written: take them out for the time being.

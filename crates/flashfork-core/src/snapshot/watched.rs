@@ -30,7 +30,7 @@ const MOST_PARTS: usize = 64;
 
 const BOTH: u32 = PROT_READ | PROT_WRITE;
 
-/// A part of the address space in which the program can write, or could before the snapshot.
+/// Part of the address space in which the program can write, or could before the snapshot.
 #[derive(Clone, Copy)]
 struct Part {
     range: Range,
@@ -191,7 +191,7 @@ fn protect(table: &mut Table, pagemap: &mut Pagemap, range: Range) -> Result<()>
     put_unsaved_back(table, pagemap, true).map(drop)
 }
 
-/// Ends the watch, if there is one.
+/// Ends the watch, if any.
 pub fn end(table: &mut Table) {
     if table.watch.on {
         table.watch.on = false;
@@ -397,9 +397,9 @@ fn compare(table: &Table, saved: &Saved) -> usize {
 #[derive(Clone, Copy)]
 enum Look {
     All,
-    /// All that are there, and whether they are a file's. All of the range must be watched (`EPERM`).
+    /// All that are there, and whether they are a file's. All the range must be watched (`EPERM`).
     OfFiles,
-    /// Those that aren't protected. All of the range must be watched, too.
+    /// Those that aren't protected. All the range must be watched, too.
     Written,
     /// Those that weren't protected, which they are from then on, but for huge ones.
     Protect,
@@ -563,7 +563,7 @@ fn each_own(pagemap: &mut Pagemap, part: Range, mut each: impl FnMut(Range) -> R
     })
 }
 
-/// Calls `each` with the parts of runs that lie in memory which goes back and is watched, and with its entry.
+/// Calls `each` with the parts of runs in memory which goes back and is watched, and with its entry.
 fn each_watched(
     table: &Table,
     runs: &[Region],
@@ -619,7 +619,7 @@ fn each_written(table: &Table, saved: &Saved, mut each: impl FnMut(Range) -> Res
     if at < range.end { each(Range::new(at, range.end)) } else { Ok(()) }
 }
 
-/// The runs that lie in a range, wholly or in part.
+/// The runs in a range, wholly or in part.
 fn runs_in(runs: &[Region], range: Range) -> impl Iterator<Item = &Region> {
     let first = runs.partition_point(|run| run.range().end <= range.start);
     runs[first..].iter().take_while(move |run| run.range().start < range.end)

@@ -28,7 +28,7 @@ impl KernelFiles {
         package::cached_or_downloaded(series, cache, progress)
     }
 
-    /// The newest cloud kernel of `series` that is in the directory `cache`, if there is one; nothing is downloaded.
+    /// The newest cloud kernel of `series` that is in the directory `cache`, if any; nothing is downloaded.
     ///
     /// # Errors
     /// [`ImageError::Io`].

@@ -47,7 +47,7 @@ fn lock(path: &Path) -> Result<File, ImageError> {
     Ok(file)
 }
 
-/// The unpacked kernel of `series` with the highest version in `kernels`, if there is any.
+/// The unpacked kernel of `series` with the highest version in `kernels`, if any.
 fn newest(series: &str, kernels: &Path) -> Result<Option<KernelFiles>, ImageError> {
     let entries = kernels.read_dir().map_err(ImageError::io("cannot list", kernels))?;
     let mut best: Option<(Vec<u64>, PathBuf, String)> = None;

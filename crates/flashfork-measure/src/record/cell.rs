@@ -31,7 +31,7 @@ fn shown(name: &str, value: &Value) -> String {
     }
 }
 
-/// The name that two of `records` have, if there is one.
+/// The name that two of `records` have, if any.
 pub(super) fn shared_name(records: &[Record]) -> Option<String> {
     let mut seen = HashSet::new();
     records.iter().map(Record::name).find(|name| !seen.insert(name.clone()))

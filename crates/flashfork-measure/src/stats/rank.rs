@@ -41,7 +41,7 @@ pub fn rank_test(first: &[f64], second: &[f64]) -> Option<RankTest> {
     Some(RankTest { p, second_larger: u / (n * m) })
 }
 
-/// The smallest probability that [`rank_test`] can give for so many samples: when all of one side lie above all of the
+/// The smallest probability that [`rank_test`] can give for so many samples: when all of one side lie above all the
 /// other. What is not below it can't be told however large the difference is. 1 with fewer than four on either side.
 pub fn smallest_p(first: usize, second: usize) -> f64 {
     let series = |count: usize, from: f64| (0..count).map(|i| from + i as f64).collect::<Vec<f64>>();

@@ -154,7 +154,7 @@ pub fn give(template: &mut Template) -> bool {
     false
 }
 
-/// Ends the one that waits, if there is one.
+/// Ends the one that waits, if any.
 pub fn end(template: &mut Template) {
     if template.ahead.pid != 0 {
         // SAFETY: a child that has not been waited for. That is done when it has ended, which a debugger may put off.

@@ -66,8 +66,8 @@ unsafe fn forget_variable() {
 /// What `pthread_atfork(3)` takes.
 type Handler = unsafe extern "C" fn();
 
-/// `pthread_atfork(3)`. Looked up, for glibc has a part of it in each object that calls it, and that part needs what
-/// musl lacks.
+/// `pthread_atfork(3)`. Looked up, for glibc has part of it in each object that calls it, and that part needs what musl
+/// lacks.
 fn after_forks_in_child(handler: Handler) {
     type Register = unsafe extern "C" fn(Option<Handler>, Option<Handler>, Option<Handler>, *const c_void) -> c_int;
     for name in [c"__register_atfork", c"pthread_atfork"] {

@@ -72,7 +72,7 @@ pub unsafe fn prepare() {
         }
         None => false,
     };
-    // SAFETY: the structure is a local; what is found has a name for as long as the shim is loaded.
+    // SAFETY: the structure is a local; what is found has a name while the shim is loaded.
     let all = unsafe {
         let mut about = MaybeUninit::<libc::Dl_info>::zeroed().assume_init();
         if libc::dladdr(prepare as *const c_void, &raw mut about) == 0 {

@@ -301,7 +301,7 @@ fn reap(template: &mut Template) {
 }
 
 /// A caller that is one job with its clone is stopped while that is, whoever stops and continues it. Done from here,
-/// one after the other, it can't be overtaken as messages could, which a stopped caller doesn't read.
+/// one by one, it can't be overtaken as messages could, which a stopped caller doesn't read.
 fn stop_caller(slot: &mut Slot, stopped: bool) {
     let before = core::mem::replace(&mut slot.stopped, stopped);
     if (stopped || before) && slot.job && slot.socket >= 0 && slot.caller > 0 && !hung_up(slot.socket) {

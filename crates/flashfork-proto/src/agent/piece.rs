@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-/// A part of a copy. First comes what the copy is of, a directory or a file; a directory's content follows it, in any
+/// Part of a copy. First comes what the copy is of, a directory or a file; a directory's content follows it, in any
 /// order, up to its [`Piece::Leave`]. Names are single names, never paths; that of the first is the receiver's to
 /// choose. Nothing here can stand for a device, a pipe or a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,9 +15,9 @@ pub enum ToShell {
     /// Prepare a machine of this shape. First message; answered with [`FromShell::Ready`].
     Prepare(Shape),
     /// Boot a guest that is to become a template. Comes with a memory file for its RAM and, if the shape has a disk,
-    /// one for what is written to it; then the kernel unless it is a tiny guest, the initramfs if there is one, and, if
-    /// the shape has a disk, its base image: these opened for reading.
-    /// Answered with [`FromShell::Done`] when the guest runs.
+    /// one for what is written to it; then the kernel unless it is a tiny guest, the initramfs if any, and, if the
+    /// shape has a disk, its base image: these opened for reading. Answered with [`FromShell::Done`] when the guest
+    /// runs.
     Boot(Box<Boot>),
     /// Stop the booted guest, unless it stands at a fork signal already, and freeze it. Answered with
     /// [`FromShell::Frozen`]; the machine does not go on.

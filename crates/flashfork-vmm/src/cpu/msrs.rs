@@ -55,8 +55,8 @@ pub(super) fn write(fd: &VcpuFd, entries: &[kvm_msr_entry], fresh: &[kvm_msr_ent
     set(fd, &others)
 }
 
-/// Sets the TSC deadline, if there is one. After the local APIC, which drops it when it is not in deadline mode, and
-/// after the TSC: one that has passed is due at once.
+/// Sets the TSC deadline, if any. After the local APIC, which drops it when it is not in deadline mode, and after the
+/// TSC: one that has passed is due at once.
 pub(super) fn write_deadline(fd: &VcpuFd, entries: &[kvm_msr_entry]) -> Result<(), VcpuStateError> {
     let deadline = entries.iter().find(|entry| entry.index == TSC_DEADLINE && entry.data != 0);
     deadline.map_or(Ok(()), |deadline| set(fd, std::slice::from_ref(deadline)))

@@ -9,8 +9,8 @@ impl Vcpu {
     /// done.
     ///
     /// The order has reasons: reading `MP_STATE` makes pending INIT and SIPI take effect, so everything that they
-    /// change is read after it; reading the local APIC may deliver a posted interrupt; events come last, because all of
-    /// these may create one.
+    /// change is read after it; reading the local APIC may deliver a posted interrupt; events come last, because
+    /// all these may create one.
     pub fn save(&mut self) -> Result<VcpuState, VcpuStateError> {
         let fd = &self.fd;
         let mp_state = fd.get_mp_state().map_err(VcpuStateError::ioctl("KVM_GET_MP_STATE"))?;

@@ -76,8 +76,8 @@ impl VcpuStateError {
 }
 
 impl VcpuState {
-    /// Where the TSC stood. A clone's vCPUs all go on from where that of the first stood: read one after the other they
-    /// differ by what reading took.
+    /// Where the TSC stood. A clone's vCPUs all go on from where that of the first stood: read one by one they differ
+    /// by what reading took.
     pub fn tsc(&self) -> Option<u64> {
         super::msrs::tsc(&self.msrs)
     }

@@ -25,7 +25,7 @@ impl Line {
         Self(stream)
     }
 
-    /// A client of the agent at the other end. All of its greeting is there in time, or there is none.
+    /// A client of the agent at the other end. All its greeting is there in time, or there is none.
     pub(super) fn greet(&self) -> Result<Client<UnixStream, UnixStream>, String> {
         let (one, other) = (self.0.try_clone(), self.0.try_clone());
         let (reader, writer) = (one.map_err(|e| e.to_string())?, other.map_err(|e| e.to_string())?);
@@ -107,7 +107,7 @@ pub(super) mod tests {
         Preamble(Protocol::Agent).expect(&mut *stream).unwrap();
     }
 
-    /// The next request, if there is one.
+    /// The next request, if any.
     pub(in super::super) fn request(stream: &mut UnixStream) -> Option<Request> {
         frame::read(stream, MAX_FRAME).ok().flatten()
     }

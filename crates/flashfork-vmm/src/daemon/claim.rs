@@ -1,4 +1,4 @@
-//! From a shell to a clone: by one primed for its template if there is one, else by one of those for everybody.
+//! From a shell to a clone: by one primed for its template if any, else by one of those for everybody.
 
 use super::disks::Attached;
 use super::error::DaemonError;

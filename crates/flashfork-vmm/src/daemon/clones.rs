@@ -139,8 +139,8 @@ impl Daemon {
             ));
         }
         let mut made = Vec::new();
-        // Nobody asks a second time for what has no name, so that no shell is primed for it; nor can one be for other
-        // disks than the template's.
+        // Nobody asks again for what has no name, so that no shell is primed for it; nor can one be for other disks
+        // than the template's.
         let origin: Arc<dyn Origin> = entry.clone();
         let is_primed = parent.forked_from.is_none() && announced.disks.is_empty();
         let origin = is_primed.then(|| Arc::downgrade(&origin));

@@ -36,7 +36,7 @@ impl OwnForks {
         Self { budget, daemon: Arc::downgrade(daemon) }
     }
 
-    /// Has `store` know the number from now on, if there is any; gives what it is known as there.
+    /// Has `store` know the number from now on, if any; gives what it is known as there.
     pub(super) fn hold(&self, store: &Arc<Store>) -> Option<u64> {
         let Budget { left, held } = &*self.budget;
         let left = left.lock().unwrap_or_else(PoisonError::into_inner);

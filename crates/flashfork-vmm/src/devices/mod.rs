@@ -183,7 +183,7 @@ impl Devices {
         self.disks.iter().filter_map(|slot| lock(slot).as_mut().map(Disk::freeze)).collect()
     }
 
-    /// Begins to copy what was written to disk number `index` since the template, if there is one.
+    /// Begins to copy what was written to disk number `index` since the template, if any.
     pub fn copy_disk_writes(&self, index: usize, watch: &Watch, file: impl AsFd) -> Result<Option<Copying>, DiskError> {
         let slot = self.disks.get(index);
         slot.and_then(|slot| lock(slot).as_ref().map(|disk| disk.copy_writes(watch, file))).transpose()

@@ -70,7 +70,7 @@ impl Machine {
         begun.or_else(|e| self.end_branch().and(Err(e.into())))
     }
 
-    /// Copies a part of what the guest has written, and gives whether next to nothing is left.
+    /// Copies part of what the guest has written, and gives whether next to nothing is left.
     pub fn step_branch(&mut self) -> Result<bool, MachineError> {
         let (Some(watch), Some(branching)) = (&self.watch, &mut self.branching) else {
             return Err(MachineError::Phase("is not being forked"));
@@ -126,7 +126,7 @@ impl Machine {
         Ok((pages, copied, self.save(forked)?))
     }
 
-    /// Forgets a fork that was begun, if there is one: nothing is watched any more, nor the copy mapped.
+    /// Forgets a fork that was begun, if any: nothing is watched any more, nor the copy mapped.
     pub fn end_branch(&mut self) -> Result<(), MachineError> {
         match (&self.watch, self.branching.take()) {
             (Some(watch), Some(Branching { parts, .. })) => {

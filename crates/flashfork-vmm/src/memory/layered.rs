@@ -1,5 +1,5 @@
 //! A memory that several sealed memory files make up: a template's, and over it what was written up to each of the live
-//! forks that lie between it and a clone.
+//! forks between it and a clone.
 //!
 //! Each file holds its pages at their own offsets. *Extents* say which file a page is taken from, so a clone maps each
 //! page once, however deep it lies. A file of which no page shows any more is let go.
@@ -184,7 +184,7 @@ impl Layered {
         let excess = self.extents.len().saturating_sub(MAX_EXTENTS);
         let mut others: Vec<_> = self.runs().filter(|(_, file)| *file != new).collect();
         others.sort_by_key(|(run, _)| run.end - run.start);
-        // One that lies between two runs of the new file makes one extent of three.
+        // One between two runs of the new file makes one extent of three.
         others.truncate(excess.div_ceil(2));
         others
     }

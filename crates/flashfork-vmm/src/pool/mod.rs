@@ -135,7 +135,7 @@ impl Pools {
         }
     }
 
-    /// Announces `count` claims of `shape`, for clones of `origin` if there is one.
+    /// Announces `count` claims of `shape`, for clones of `origin` if any.
     pub fn expect(&self, shape: Shape, count: u32, origin: Option<Weak<dyn Origin>>) -> Claims<'_> {
         let mut state = self.shared.lock();
         let pool = state.pools.entry(shape).or_default();

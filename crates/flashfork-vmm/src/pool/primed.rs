@@ -35,8 +35,7 @@ enum Place {
 }
 
 impl Primed {
-    /// A clone of `origin` is asked for: the shell primed for it, if there is one, and one that has to make room for
-    /// it.
+    /// A clone of `origin` is asked for: the shell primed for it, if any, and one that has to make room for it.
     pub(super) fn take(&mut self, origin: &Weak<dyn Origin>) -> (Option<Shell>, Option<Shell>) {
         let again = self.last.replace(origin.clone()).is_some_and(|last| last.ptr_eq(origin));
         let found = match mem::take(&mut self.place) {

@@ -1,4 +1,4 @@
-//! Ends shells, one after the other, where nobody waits for it.
+//! Ends shells, one by one, where nobody waits for it.
 
 use super::Shell;
 use std::io;

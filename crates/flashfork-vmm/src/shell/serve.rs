@@ -354,7 +354,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Copies a part of what the guest has written, between two looks at requests and events.
+    /// Copies part of what the guest has written, between two looks at requests and events.
     fn copy(&mut self) -> Result<(), ShellError> {
         match self.machine.step_branch() {
             Ok(false) => Ok(()),

@@ -84,7 +84,7 @@ fn reach<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> StoreError
     move |e| StoreError::Reach(what, e.into())
 }
 
-/// All that is held, in the store if there is one.
+/// All that is held, in the store if any.
 #[derive(Debug)]
 pub struct Store {
     state: Mutex<State>,
@@ -352,7 +352,7 @@ impl Held {
         }
     }
 
-    /// Has the store end a process, whether it has ended or not, and keep this record of it if there is one.
+    /// Has the store end a process, whether it has ended or not, and keep this record of it if any.
     pub fn kill(&self, record: Option<Vec<u8>>) {
         let mut state = self.store.lock();
         let Some(before) = state.items.remove(&self.id) else { return };
@@ -391,7 +391,7 @@ impl Item {
     }
 }
 
-/// To a store, if there is one; what can't be sent is sent again to the next. A store that doesn't read is ended.
+/// To a store, if any; what can't be sent is sent again to the next. A store that doesn't read is ended.
 fn send(line: Option<&Line>, message: &ToStore, descriptors: &[BorrowedFd<'_>]) -> Result<(), StoreError> {
     let Some(line) = line else { return Ok(()) };
     let deadline = Instant::now() + PATIENCE;
@@ -433,7 +433,7 @@ impl Line {
 
 type Found = Vec<(u64, Kind, ByteBuf, Vec<OwnedFd>)>;
 
-/// A store that an earlier daemon has left, with all that it holds, if there is one.
+/// A store that an earlier daemon has left, with all that it holds, if any.
 fn connect(path: &Path, say: fn(&str)) -> Result<Option<(Line, Found)>, StoreError> {
     for _ in 0..ATTEMPTS {
         let socket = socket().map_err(reach("make a socket"))?;

@@ -71,10 +71,10 @@ impl Kind {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum ToStore {
-    /// Holds this from now on, or what is held already as this; the descriptors that come along are added, and if there
-    /// are some it is answered.
+    /// Holds this from now on, or what is held already as this; the descriptors that come along are added, and if any
+    /// it is answered.
     Put { id: u64, kind: Kind, record: serde_bytes::ByteBuf },
-    /// Ends the process, closes all descriptors, and keeps the record if there is one.
+    /// Ends the process, closes all descriptors, and keeps the record if any.
     Kill { id: u64, record: Option<serde_bytes::ByteBuf> },
     /// Is held no more.
     Remove { id: u64 },

@@ -26,7 +26,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// The next one, if there is one, which stays here.
+    /// The next one, if any, which stays here.
     pub fn first(&self) -> Option<u64> {
         (!self.left.is_empty()).then_some(self.left.start)
     }

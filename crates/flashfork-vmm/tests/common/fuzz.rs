@@ -16,7 +16,7 @@ const LONGEST: usize = 16384;
 /// Values that are more often worth a try than chance has them.
 const EDGES: [u64; 12] = [0, 1, 3, 4, 7, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0xffff_ffff, u64::MAX];
 
-/// Runs `target` on all of its corpus and on `count` changed inputs; 200 times as many, and others every time, with
+/// Runs `target` on all its corpus and on `count` changed inputs; 200 times as many, and others every time, with
 /// `FLASHFORK_TEST_ALL=1`.
 pub fn fuzz(name: &str, count: u64, target: impl FnMut(&[u8])) {
     fuzz_more(name, Vec::new(), count, target);

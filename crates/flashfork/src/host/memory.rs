@@ -67,7 +67,7 @@ fn groups(own: &ProcessCGroups, mounts: &MountInfos) -> Vec<Group> {
             _ => continue,
         };
         let Some(group) = group else { continue };
-        // In a container the mount shows a part of the tree: a group outside it can't be looked at.
+        // In a container the mount shows part of the tree: a group outside it can't be looked at.
         let below = Path::new(&group.pathname).strip_prefix(&mount.root).unwrap_or(Path::new(""));
         let paths = below.ancestors().map(|part| mount.mount_point.join(part));
         found.extend(paths.map(|path| Group { path, names }));

@@ -19,7 +19,7 @@ pub(crate) struct Walk {
     pub read: u32,
 }
 
-/// A part of the memory copied from or to.
+/// Part of the memory copied from or to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
     pub begin: usize,

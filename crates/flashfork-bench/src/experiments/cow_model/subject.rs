@@ -16,8 +16,8 @@ pub(crate) struct CowSubject {
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// Children one after the other, each writing so many pages, timed one by one, until there are `samples` or
-    /// `budget` microseconds are over; one more before, not counted.
+    /// Children one by one, each writing so many pages, timed one by one, until there are `samples` or `budget`
+    /// microseconds are over; one more before, not counted.
     Each { written: u64, samples: usize, budget: u64 },
     /// So many children, timed together.
     Together { written: u64, forks: u32 },

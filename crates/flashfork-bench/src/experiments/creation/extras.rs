@@ -24,7 +24,7 @@ pub(super) fn open_files(count: u32) -> Result<Vec<OwnedFd>> {
     (0..count).map(|_| null.try_clone().map(OwnedFd::from).map_err(failed)).collect()
 }
 
-/// Makes `count` mappings of one touched page each, for as long as the process lives.
+/// Makes `count` mappings of one touched page each, while the process lives.
 pub(super) fn map_pages(count: u32) -> Result {
     let failed = |errno| BenchError::system(format!("make {count} mappings (vm.max_map_count limits them)"), errno);
     // Every second page of an area, made unwritable, is its own mapping, and so is the one before it.

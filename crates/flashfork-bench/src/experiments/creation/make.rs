@@ -53,8 +53,7 @@ fn forked(pid: i32, child: Child, argument: *mut c_void) -> io::Result<i32> {
 }
 
 /// A system call that makes a process. The child, which may share this very stack with a sleeping parent, goes straight
-/// on to `child` below all frames there are: returning from here a second time is what makes `vfork` unsafe in other
-/// languages.
+/// on to `child` below all frames there are: returning from here again is what makes `vfork` unsafe in other languages.
 ///
 /// # Safety
 /// As [`process`]; the arguments must fit the call.

@@ -12,8 +12,8 @@ use flashfork_measure::{BenchError, Result};
 
 /// Bytes of anonymous memory and of open memfds of the process `pid`: what a seal moves from one to the other.
 ///
-/// The two are read one after the other, so memory that moves in between is counted twice or not at all: a caller that
-/// looks often is off by what can be moved within some ten microseconds.
+/// The two are read one by one, so memory that moves in between is counted twice or not at all: a caller that looks
+/// often is off by what can be moved within some ten microseconds.
 pub(super) fn held(pid: u32) -> Result<u64> {
     let failed = |error: io::Error| BenchError::system(format!("read how much memory process {pid} holds"), error);
     let process = Process::new(pid as i32).map_err(|error| failed(io::Error::other(error)))?;

@@ -48,7 +48,7 @@ pub(super) struct Campaign {
     pub shim: Option<ShimReport>,
 }
 
-/// A part of the time series.
+/// Part of the time series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
     /// Its end, in seconds since the first execution.

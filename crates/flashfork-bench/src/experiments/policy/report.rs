@@ -13,7 +13,7 @@ use flashfork_terminal::{
 /// memory.
 pub(super) const PROMISE: f64 = 1.1;
 const MEMORY: f64 = 1.5;
-/// And how long a fork waits for a part of a seal at most, in microseconds.
+/// And how long a fork waits for part of a seal at most, in microseconds.
 const WAIT: f64 = 20_000.0;
 
 #[derive(Debug, Clone, PartialEq)]

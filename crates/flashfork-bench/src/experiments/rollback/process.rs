@@ -92,7 +92,7 @@ impl Subject for ProcessSubject {
         ends[turn].store(monotonic(), SeqCst);
         if turn < CYCLES + UNCOUNTED {
             self.work(&input(turn));
-            // SAFETY: nothing outside of memory is used but the clock and the shared page.
+            // SAFETY: nothing outside memory is used but the clock and the shared page.
             return Err(unable(unsafe { restore(turn as u64 + 1) }));
         }
         copied.store(u64::from(copies_back()), SeqCst);
@@ -111,7 +111,7 @@ impl ProcessSubject {
         let layout = |block: usize| Layout::array::<u8>(100 + 7 * block).expect("a small block");
         let mut blocks = [null_mut(); BLOCKS];
         for (number, block) in blocks.iter_mut().enumerate() {
-            // SAFETY: not of length 0; where there is no memory the write below ends the process.
+            // SAFETY: not of length 0; without memory the write below ends the process.
             unsafe {
                 *block = alloc(layout(number));
                 block.write_bytes(number as u8, 100);

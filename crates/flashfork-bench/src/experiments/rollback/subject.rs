@@ -67,7 +67,7 @@ impl Subject for RollbackSubject {
             let end = monotonic();
             write[turn].store(end - start, SeqCst);
             begun.store(monotonic(), SeqCst);
-            // SAFETY: nothing outside of memory is used but the clock and the shared page.
+            // SAFETY: nothing outside memory is used but the clock and the shared page.
             return Err(unable(unsafe { restore(turn as u64 + 1) }));
         }
         discard_snapshot().map_err(unable)?;

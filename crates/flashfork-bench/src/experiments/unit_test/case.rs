@@ -24,7 +24,7 @@ pub(super) struct Expected {
     /// Rows found, deleted or changed: at least one.
     rows: i64,
     /// Select: the sum of a column over the rows. Delete: rows deleted by foreign key. Update: the sum of the changed
-    /// column over all of the product's items afterwards.
+    /// column over all the product's items afterwards.
     sum: i64,
 }
 

@@ -6,7 +6,7 @@ use super::{EXPERIMENT, case::Case, cycle::Phases, subject::Ready};
 use crate::subjects::{Method, database::Image, engine::Sealed};
 use flashfork_measure::{Document, Ratio, Record, Result, Rounds, Row, Run, ratio_of_medians};
 
-/// A part of a test's life.
+/// Part of a test's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
 pub(super) enum Phase {

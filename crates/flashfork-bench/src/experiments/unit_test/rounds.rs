@@ -61,7 +61,7 @@ pub(super) fn measure(
     teams.iter_mut().try_for_each(|team| team.verify(expected, run))
 }
 
-/// Starts the harnesses of `method`, one after the other: loading is a phase that is timed.
+/// Starts the harnesses of `method`, one by one: loading is a phase that is timed.
 fn start(size: Size, cpus: &[usize], image: &Image, method: Method, run: &mut Run) -> Result<Team> {
     let mut workers: Vec<Worker<UnitTestSubject>> = Vec::new();
     for (job, &cpu) in cpus.iter().enumerate() {

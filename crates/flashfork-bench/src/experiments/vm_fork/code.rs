@@ -1,4 +1,4 @@
-//! The guests: 32-bit code without paging, so that it reaches all of its memory.
+//! The guests: 32-bit code without paging, so that it reaches all its memory.
 
 use crate::subjects::vm_host::code::{DONE, FORK, RESET, protected_mode, signal};
 
@@ -60,8 +60,8 @@ fn common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// Forks; its clone writes `first` pages, reads all of its memory up to `end`, gives a reset signal and then writes a
-/// page every `ticks` of its TSC for ever. One that comes late makes up for it.
+/// Forks; its clone writes `first` pages, reads all its memory up to `end`, gives a reset signal and then writes a page
+/// every `ticks` of its TSC for ever. One that comes late makes up for it.
 pub(super) fn keeps_writing(end: u32, spread: Spread, first: u32, ticks: u32) -> Vec<u8> {
     let places = Places::new(end, spread);
     let write = |code: &mut Vec<u8>| {

@@ -146,7 +146,7 @@ fn method(primed: bool) -> &'static str {
     if primed { PRIMED } else { CLAIM }
 }
 
-/// The record of a part of forks of guests of `size`.
+/// The record of part of forks of guests of `size`.
 pub(super) fn part(document: &Document, guest: Guest, size: u64, part: Part) -> Option<&Record> {
     let wanted = [("measure", json!(part.as_ref())), ("guest", json!(guest.as_ref())), ("size", json!(size))];
     document.find(EXPERIMENT, FORK, &wanted)

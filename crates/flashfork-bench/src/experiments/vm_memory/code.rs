@@ -1,4 +1,4 @@
-//! The guest: 32-bit code without paging, so that it reaches all of its memory.
+//! The guest: 32-bit code without paging, so that it reaches all its memory.
 
 use crate::subjects::vm_host::code::{DONE, FORK, RESET, protected_mode, signal};
 

@@ -22,7 +22,7 @@ pub(super) enum Way {
     Cold,
     /// A clone, its template having had time before.
     Clone,
-    /// Clones one after the other.
+    /// Clones one by one.
     #[strum(serialize = "clone-busy")]
     Busy,
 }

@@ -66,7 +66,7 @@ impl Program {
         }
     }
 
-    /// The program started anew, with a script, if there is one; none for what is compiled here.
+    /// The program started anew, with a script, if any; none for what is compiled here.
     pub(super) fn anew(self) -> Option<&'static str> {
         self.warmed().first().copied()
     }

@@ -24,7 +24,7 @@ fn pause() {
     }
 }
 
-/// Clones made one after the other for a sample of [`Way::Busy`].
+/// Clones made one by one for a sample of [`Way::Busy`].
 const IN_A_ROW: usize = 10;
 
 /// A clone has told its end, and takes its memory apart; no longer than this.

@@ -158,7 +158,7 @@ pub(crate) fn roll_back(shell: &Shell, index: u64) -> Result {
     until(shell, |message| matches!(message, FromShell::Claimed(_)), "be rolled back")
 }
 
-/// Memory, what was written to the disk if there is one, and state.
+/// Memory, what was written to the disk if any, and state.
 fn freeze(shell: &Shell) -> Result<(OwnedFd, Option<OwnedFd>, Vec<u8>)> {
     until(shell, |message| matches!(message, FromShell::Forked), "signal that it is ready")?;
     shell.send(&ToShell::Freeze, &[]).map_err(vm)?;

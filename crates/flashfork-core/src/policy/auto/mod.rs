@@ -49,7 +49,7 @@ pub(super) struct Auto {
     /// The last generation that somebody else had sealed before: the process this one is a clone of, or the program.
     /// None of these is undone or sealed anew while another process has it, too.
     others: Num,
-    /// Whether a part of it is anonymous again, and the rest is to be.
+    /// Whether part of it is anonymous again, and the rest is to be.
     unseals: Num,
     /// After what couldn't be sealed just then, or not anew, and what couldn't be made anonymous.
     no_seal: Hold,

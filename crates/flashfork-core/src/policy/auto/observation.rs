@@ -49,7 +49,7 @@ pub struct Observation {
     pub regret: Num,
     /// The forks of the last four cycles.
     pub last_forks: [Num; 4],
-    /// After how many cycles of the first part it was counted what was written, and how many bytes that were.
+    /// After how many cycles of the first part it was counted what was written, and how many bytes.
     pub counted: Num,
     /// See `counted`.
     pub written: Num,

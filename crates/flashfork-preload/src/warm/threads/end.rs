@@ -47,7 +47,7 @@ pub fn note() {
 extern "C" fn at_exit(_: *mut c_void) {
     // SAFETY: asks for a number. A process that the clone has forked has another.
     let is_clone = unsafe { CLONE.load(SeqCst) == libc::getpid() };
-    // Files that are mapped are in use for as long as the memory is there; so are the template's in any case.
+    // Files that are mapped are in use while the memory is there; so are the template's in any case.
     if is_clone && !BEGUN.swap(true, SeqCst) && !sandbox::entered() && mapped::no_others() {
         let mut before = no_signals();
         // SAFETY: the sets are locals. Handlers would run in that process, too.

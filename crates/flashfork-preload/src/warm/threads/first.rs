@@ -182,7 +182,7 @@ fn run_hooks(gate: &Gate, patience: u64) -> Result<(), Errno> {
     if FAILED.load(SeqCst) { Err(Errno::ECANCELED) } else { Ok(()) }
 }
 
-/// In a clone, just before all of its threads run.
+/// In a clone, just before all its threads run.
 pub fn go_on() {
     if NUMBER.load(SeqCst) != 0 {
         TODO.store(GO_ON, SeqCst);

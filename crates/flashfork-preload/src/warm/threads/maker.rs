@@ -129,7 +129,7 @@ pub fn end(code: usize) -> ! {
 }
 
 /// Stops the program, which ends, and seals its memory. From then on the maker is where clones are made: in the
-/// namespace of users in which are those of clones, if there is one.
+/// namespace of users in which are those of clones, if any.
 fn freeze(
     frozen: &'static mut Frozen,
     line: &mut i32,
@@ -183,7 +183,7 @@ fn freeze(
 }
 
 /// Has the maker be allowed to look at a program of its own user that has forbidden that (`PR_SET_DUMPABLE`), which is
-/// a property of the memory of both. In the program's namespace of users nobody else could; and from outside of it this
+/// a property of the memory of both. In the program's namespace of users nobody else could; and from outside it this
 /// user may in any case (user_namespaces(7)). Gives what it was.
 fn be_dumpable() -> Result<bool, Errno> {
     // SAFETY: asks for a number.

@@ -1,6 +1,6 @@
-//! Templates whose clones have all of their threads: the program runs on. When it is ready its keeper has it make a
-//! maker, a process in its memory, which stops it ([`maker`]). Where the program says itself that it is ready it waits
-//! in [`ready`], and returns from there in each clone.
+//! Templates whose clones have all their threads: the program runs on. When it is ready its keeper has it make a maker,
+//! a process in its memory, which stops it ([`maker`]). Where the program says itself that it is ready it waits in
+//! [`ready`], and returns from there in each clone.
 
 mod caller;
 mod end;

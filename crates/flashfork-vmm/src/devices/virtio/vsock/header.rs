@@ -56,7 +56,7 @@ impl Header {
 }
 
 fn packet(bytes: &mut Bytes) -> VsockPacket<'_, ()> {
-    // SAFETY: `bytes` is borrowed for as long as the packet lives, so nobody else uses them.
+    // SAFETY: `bytes` is borrowed while the packet lives, so nobody else uses them.
     unsafe { VsockPacket::new(bytes, None) }.expect("a header's length")
 }
 
