@@ -39,9 +39,6 @@ pub struct Guest {
 
 /// The guest with the agent at `agent`, a static program. Kernel and initramfs are made once and kept
 /// in the directory `cache`, which may be deleted at any time when nothing boots from it.
-///
-/// # Errors
-/// See [`ImageError`].
 pub fn default_guest(cache: &Path, agent: &Path, progress: &mut dyn FnMut(&str)) -> Result<Guest, ImageError> {
     fs::create_dir_all(cache).map_err(ImageError::io("cannot create", cache))?;
     let kernel = KernelFiles::debian(SERIES, cache, progress)?;

@@ -64,9 +64,6 @@ pub fn write<T: Serialize>(to: &mut impl Write, message: &T, limit: usize) -> Re
 }
 
 /// Reads one frame of at most `limit` bytes; `None` if the stream ended before it began.
-///
-/// # Errors
-/// See [`FrameError`].
 pub fn read<T: DeserializeOwned>(from: &mut impl Read, limit: usize) -> Result<Option<T>, FrameError> {
     let mut header = [0; HEADER];
     let read = read_up_to(from, &mut header)?;

@@ -73,9 +73,6 @@ impl Preamble {
     }
 
     /// Checks what a peer sent.
-    ///
-    /// # Errors
-    /// See [`PreambleError`].
     pub fn check(self, bytes: &[u8; PREAMBLE_LEN]) -> Result<(), PreambleError> {
         if bytes[..4] != MAGIC {
             return Err(PreambleError::Stranger(*bytes));
@@ -101,9 +98,6 @@ impl Preamble {
     }
 
     /// Reads the peer's preamble and checks it.
-    ///
-    /// # Errors
-    /// See [`PreambleError`].
     pub fn expect(self, from: &mut impl Read) -> Result<(), PreambleError> {
         let mut bytes = [0; PREAMBLE_LEN];
         from.read_exact(&mut bytes)?;

@@ -64,9 +64,6 @@ pub enum ShapeError {
 
 impl Shape {
     /// Whether such a machine can be made at all.
-    ///
-    /// # Errors
-    /// See [`ShapeError`].
     pub fn check(&self) -> Result<(), ShapeError> {
         if !(MIN_MEMORY_MIB..=MAX_MEMORY_MIB).contains(&self.memory_mib) {
             return Err(ShapeError::Memory(self.memory_mib));

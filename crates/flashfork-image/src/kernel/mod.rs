@@ -21,9 +21,6 @@ pub struct KernelFiles {
 impl KernelFiles {
     /// The newest cloud kernel of `series`, such as `6.12`, that is in the directory `cache`, or, if
     /// there is none, in the host's package sources.
-    ///
-    /// # Errors
-    /// See [`ImageError`].
     pub fn debian(series: &'static str, cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<Self, ImageError> {
         package::cached_or_downloaded(series, cache, progress)
     }
@@ -47,9 +44,6 @@ impl KernelFiles {
 
     /// The modules to load, in this order, so that everything in `wanted` is there. A name built into the kernel needs
     /// no module; without a module directory all of them are taken to be built in.
-    ///
-    /// # Errors
-    /// See [`ImageError`].
     pub fn load_order(&self, wanted: &[&str]) -> Result<Vec<Module>, ImageError> {
         match &self.modules {
             Some(dir) if !wanted.is_empty() => modules::load_order(dir, wanted),

@@ -34,9 +34,6 @@ impl GuestFile {
 
 impl Tree {
     /// Adds busybox as `/usr/bin/busybox` with a link for each of its applets.
-    ///
-    /// # Errors
-    /// See [`ImageError`].
     pub fn add_busybox(&mut self) -> Result<(), ImageError> {
         self.add_from_host(&GuestFile { host: busybox()?.to_owned(), guest: "/usr/bin/busybox".into() })?;
         let applets = busybox_applet("--list", None)?;
@@ -49,17 +46,11 @@ impl Tree {
     }
 
     /// Adds the shared libraries of every ELF file in it at the paths the host has them.
-    ///
-    /// # Errors
-    /// See [`ImageError`].
     pub fn add_libraries(&mut self) -> Result<(), ImageError> {
         libraries::add_needed(self)
     }
 
     /// Writes it to `out` as the archive that the kernel unpacks at boot.
-    ///
-    /// # Errors
-    /// See [`ImageError`].
     pub fn write(&self, out: &mut File) -> Result<(), ImageError> {
         archive::write(self, out)
     }

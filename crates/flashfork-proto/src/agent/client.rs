@@ -64,9 +64,6 @@ pub struct Output {
 
 impl<W: Write> Requests<W> {
     /// Sends a request; its reply comes in its turn.
-    ///
-    /// # Errors
-    /// See [`FrameError`].
     pub fn send(&mut self, request: &Request) -> Result<(), FrameError> {
         frame::write(&mut self.0, request, MAX_FRAME)
     }
@@ -85,9 +82,6 @@ impl<R: Read> Replies<R> {
 impl<R: Read, W: Write> Client<R, W> {
     /// Greets the agent and waits for its hello. Both halves are usually clones of one socket;
     /// timeouts are the socket's.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub fn connect(mut reader: R, mut writer: W) -> Result<Self, ClientError> {
         let preamble = Preamble(Protocol::Agent);
         preamble.send(&mut writer).map_err(PreambleError::Io)?;
@@ -144,9 +138,6 @@ impl<R: Read, W: Write> Client<R, W> {
 
     /// Runs a command to its end with `stdin` as its standard input, and keeps up to `limit` bytes
     /// of each of its outputs.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub fn run(&mut self, exec: &Exec, stdin: &[u8], limit: usize) -> Result<Output, ClientError> {
         self.requests.send(&Request::Exec(exec.clone()))?;
         let Reply::Started { .. } = self.reply()? else {

@@ -87,17 +87,11 @@ impl Channel {
     }
 
     /// Sends the preamble. First thing on either end.
-    ///
-    /// # Errors
-    /// See [`ChannelError`].
     pub fn greet(&self) -> Result<(), ChannelError> {
         self.send_packet(&Preamble(Protocol::Shell).bytes(), &[], SendFlags::empty())
     }
 
     /// Waits for the peer's preamble.
-    ///
-    /// # Errors
-    /// See [`ChannelError`].
     pub fn expect_greeting(&self) -> Result<(), ChannelError> {
         // One more than it may have, to see that it has more.
         let mut packet = [0; PREAMBLE_LEN + 1];
@@ -113,9 +107,6 @@ impl Channel {
     }
 
     /// Sends `message` with `descriptors`, of which the peer gets duplicates. Waits until there is room.
-    ///
-    /// # Errors
-    /// See [`ChannelError`].
     pub fn send<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
         self.send_with(message, descriptors, SendFlags::empty())
     }

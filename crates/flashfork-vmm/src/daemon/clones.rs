@@ -67,9 +67,6 @@ impl Drop for Alive {
 
 impl Daemon {
     /// Makes clones: all that were asked for, or none.
-    ///
-    /// # Errors
-    /// [`DaemonError`].
     pub fn create_clones(
         self: &Arc<Self>,
         template: &str,
@@ -286,9 +283,6 @@ impl Daemon {
 
     /// Sends one back to its template, with its job, and waits until it is ready if it ever was. That makes another
     /// clone of the template, with its own index, and counts as one.
-    ///
-    /// # Errors
-    /// [`DaemonError`].
     pub fn rollback(&self, name: &str) -> Result<api::Clone, DaemonError> {
         let clone = self.running(name)?;
         let entry = clone.template()?;
@@ -314,9 +308,6 @@ impl Daemon {
     }
 
     /// A stream to a clone's agent, and who is to be told when that has answered.
-    ///
-    /// # Errors
-    /// [`DaemonError`].
     pub fn connect(&self, name: &str) -> Result<(UnixStream, Asked), DaemonError> {
         let clone = self.running(name)?;
         Ok((clone.connect(agent::PORT)?, Asked(clone)))

@@ -56,9 +56,6 @@ pub enum SocketError {
 
 impl Socket {
     /// Listens at `path`, for the user this process runs as alone, and takes away what a killed daemon left there.
-    ///
-    /// # Errors
-    /// [`SocketError`].
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
         patiently(|| Self::try_bind(path))
     }
@@ -95,9 +92,6 @@ impl Socket {
     ///
     /// # Safety
     /// No other thread reads or changes the environment, and nobody else has taken the descriptors.
-    ///
-    /// # Errors
-    /// [`SocketError`].
     pub unsafe fn inherited() -> Result<Option<Self>, SocketError> {
         // SAFETY: as the caller promises.
         let mut opened = unsafe { sd_notify::listen_fds_and_unset_env() }.map_err(SocketError::Opened)?;

@@ -40,9 +40,6 @@ pub(super) struct Entry {
 
 impl Daemon {
     /// Boots a guest and makes a template of it. The boot ends once nobody has `client` any more.
-    ///
-    /// # Errors
-    /// [`DaemonError`].
     pub fn create_template(&self, request: &CreateTemplate, client: &Weak<()>) -> Result<api::Template, DaemonError> {
         let hardware = self.hardware()?;
         let _reserved = self.reserve("template", &request.name)?;
@@ -72,9 +69,6 @@ impl Daemon {
     }
 
     /// Loads one from a directory. Each load counts its clones for itself, from the number saved on.
-    ///
-    /// # Errors
-    /// [`DaemonError`].
     pub fn load_template(&self, request: &LoadTemplate) -> Result<api::Template, DaemonError> {
         let hardware = self.hardware()?;
         let _reserved = self.reserve("template", &request.name)?;
@@ -84,9 +78,6 @@ impl Daemon {
     }
 
     /// Saves one to a directory.
-    ///
-    /// # Errors
-    /// [`DaemonError`].
     pub fn save_template(&self, name: &str, request: &SaveTemplate) -> Result<api::Template, DaemonError> {
         let entry = self.entry(name)?;
         absolute(&request.directory)?;
@@ -110,9 +101,6 @@ impl Daemon {
     }
 
     /// Forgets one with no clones.
-    ///
-    /// # Errors
-    /// [`DaemonError`].
     pub fn remove_template(&self, name: &str) -> Result<(), DaemonError> {
         let state = self.lock();
         let unknown = || DaemonError::Unknown { kind: "template", name: name.into() };

@@ -65,9 +65,6 @@ impl Layered {
 
     /// Whether they make up a memory of `bytes`: the first file is as long, the others are [deltas](delta), and nobody
     /// can change any of them.
-    ///
-    /// # Errors
-    /// [`LayerError`].
     pub fn check(&self, bytes: u64) -> Result<(), LayerError> {
         for (index, file) in self.files.iter().enumerate() {
             memfd::check(file, if index == 0 { bytes } else { delta::length(bytes) })?;

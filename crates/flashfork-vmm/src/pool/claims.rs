@@ -22,9 +22,6 @@ pub struct Claims<'a> {
 
 impl Claims<'_> {
     /// A shell for the next one: one primed for it, one that waits, or the next that is prepared.
-    ///
-    /// # Errors
-    /// [`PoolError`].
     pub fn take(&mut self) -> Result<Shell, PoolError> {
         let deadline = Instant::now() + PATIENCE;
         let shared = &self.pools.shared;

@@ -149,9 +149,6 @@ impl Pools {
     }
 
     /// A shell of `shape` that is primed for nobody: one that waits, or the next that is prepared.
-    ///
-    /// # Errors
-    /// [`PoolError`].
     pub fn take(&self, shape: Shape) -> Result<Shell, PoolError> {
         self.expect(shape, 1, None).take()
     }

@@ -103,9 +103,6 @@ impl ShellFailure {
 impl Shell {
     /// Starts one, in its own cgroup if there are `cgroups`, and waits until its machine is prepared and it is locked
     /// in. It ends with this process until `store` is told otherwise.
-    ///
-    /// # Errors
-    /// [`ShellFailure`].
     pub fn start(
         program: &Program,
         kvm: &OwnedFd,
@@ -234,18 +231,12 @@ impl Shell {
     }
 
     /// The next message, if it comes in time.
-    ///
-    /// # Errors
-    /// [`ShellFailure`].
     pub fn receive(&self, within: Duration) -> Result<(FromShell, Vec<OwnedFd>), ShellFailure> {
         self.wait(Instant::now() + within, within)?;
         Ok(self.channel.receive()?)
     }
 
     /// The next message, which no descriptors may come with, if it comes in time.
-    ///
-    /// # Errors
-    /// [`ShellFailure`].
     pub fn hear(&self, within: Duration) -> Result<FromShell, ShellFailure> {
         self.wait(Instant::now() + within, within)?;
         Ok(self.channel.receive_bare()?)

@@ -149,9 +149,6 @@ impl Store {
     }
 
     /// The store at a place, with what it holds, or a new one. `say` is told, in a line, what becomes of it.
-    ///
-    /// # Errors
-    /// [`StoreError`].
     pub fn at(place: Place, say: fn(&str)) -> Result<(Arc<Self>, Vec<Kept>), StoreError> {
         let (line, found) = match connect(&place.socket, say)? {
             Some((line, found)) => (line, found),

@@ -142,9 +142,6 @@ impl Quota {
     }
 
     /// What an earlier daemon has left.
-    ///
-    /// # Errors
-    /// [`StateError`].
     pub(crate) fn adopt(record: &[u8], held: Arc<Held>) -> Result<Self, StateError> {
         let quota = Self::from(store::open::<SavedQuota>(record)?);
         Ok(Self { held: held.into(), ..quota })
