@@ -23,8 +23,7 @@ use core::sync::atomic::Ordering::Relaxed;
 ///
 /// [`Engine::Odf`], and [`Engine::Auto`] too, ask the kernel to fork on demand. [`Engine::Auto`] takes a no for an
 /// answer and goes on with seals; for [`Engine::Odf`] it is an error, and forks are plain. An administrator has to
-/// switch on-demand fork on, so where it is on it is wanted; it needs no seal, and works for processes that can't be
-/// sealed.
+/// switch on-demand fork on, so where it is on it is wanted.
 pub fn configure(engine: Engine, at_once: bool) -> Result<(), Unavailable> {
     trial::prepare();
     let filtered = filter::is_filtered_at_start();

@@ -2,8 +2,7 @@
 //!
 //! The writable private memory of the stopped process is read through `/proc/PID/mem`, only where `/proc/PID/pagemap`
 //! says that there is a page: looking makes none. Contents are compared, so a byte written back as it was doesn't
-//! count. (What was *written* the kernel tells only where it was built with soft-dirty bits, or to a process about
-//! itself.)
+//! count.
 
 mod blocks;
 mod snapshot;

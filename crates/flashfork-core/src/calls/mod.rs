@@ -4,8 +4,7 @@
 //! symbols, a library with symbols of its own (`RTLD_DEEPBIND`), `dlsym`, an interpreter's foreign functions, the
 //! library itself (`realloc`, the end of a thread). So these places are rewritten, in every C library that is loaded,
 //! before the first memory is sealed: a jump takes the place of `mov $number,%eax`, and leads to the functions of
-//! [`hooks::HOOKS`], which answer as the kernel would. Before the first seal nothing is rewritten: a process that is
-//! never sealed has nothing of this.
+//! [`hooks::HOOKS`], which answer as the kernel would.
 //!
 //! What isn't recognised is left alone, and the process is refused ([`Reason::LibcCalls`]): [`site`] says what a place
 //! looks like, [`write`] how it is written. At last every function is called once, to see that it leads here: a

@@ -1,13 +1,7 @@
 //! System calls that no libc makes: machine code that holds its own system call instruction.
 //!
-//! The shim and the rewritten entry points of libc see what goes through libc. A Go program, wasmtime, users of rustix
-//! or a sanitizer's runtime call the kernel themselves; where they discard or move sealed memory that way, old bytes
-//! come back. So before a seal, and when code is mapped later, the code of every file but libc, the loader and the shim
-//! is looked through ([`process`]), and a process that has such calls is not sealed.
-//!
-//! What is looked for is the instruction `syscall` (and `int 0x80`, which reaches the same calls below 4 GB; `sysenter`
-//! can't return to a 64-bit program) with the number of one of [`CALLS`], or one that isn't proved to be another's on
-//! every way to it. docs/SYSTEM_CALLS.md has the rules.
+//! docs/SYSTEM_CALLS.md says what is looked for, by which rules, and why: before a seal, and when code is mapped later
+//! ([`process`]). `int 0x80` reaches the same calls below 4 GB.
 //!
 //! [`search`] finds the two bytes, [`decode`] tells whether they are an instruction. [`object`] knows the parts of code
 //! that the unwind table lists: [`flow`] follows all numbers through one, with [`value`] for what is known of a

@@ -1,10 +1,8 @@
 //! The code of the calling process, looked through before a seal.
 //!
-//! What was found in part of a file is remembered by the file's device, inode, size and time of change
-//! ([`super::versions`]), which clones inherit. So each look begins with a list of what is executable, and a `stat(2)`
-//! for each file that is known. The mappings are read as a whole only when there is something else among them, or such
-//! a file has changed. What can't be told by a path (files that were removed or replaced since) is looked through once,
-//! and again when an executable mapping of a file has come, gone or moved.
+//! Each look begins with a list of what is executable, and a `stat(2)` for each file that is known
+//! ([`super::versions`]). The mappings are read as a whole only when there is something else among them, or such a file
+//! has changed. docs/SYSTEM_CALLS.md says what is remembered.
 
 use super::mapped::{Object, part};
 use super::own::{Own, first, first_generated, stubs_in};

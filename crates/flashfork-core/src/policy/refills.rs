@@ -1,10 +1,8 @@
 //! When refills are dropped ([`crate::seal::refills`]), whatever the engine.
 //!
-//! Rent again: what forks have taken longer than they need to since refills were last dropped, against what dropping
-//! and reading again take. It is due when both are equal, so that it never costs more than twice what would have been
-//! best. What forks need is what the first ones have shown after the last time, written pages included. Where dropping
-//! has not paid, because forks are long for another reason or everything is read again at once, twice as much is due
-//! the next time.
+//! It is due when both of this are equal, by the rule of docs/POLICY.md: what forks have taken longer than they need to
+//! since refills were last dropped, and what dropping and reading again take. What forks need is what the first ones
+//! have shown after the last time, written pages included.
 
 use super::forecast::THERE_AND_BACK;
 use super::{Num, SEALED_FORK_NS};

@@ -1,9 +1,7 @@
 //! Dense: blocks of which the program writes much lie on anonymous huge pages again.
 //!
-//! Such a block costs a fork as much as if it had never been sealed, entry by entry. Sealed anew it would be written
-//! again, with a fault and a copy for each page. On its own huge page it costs a fork one entry, and the process one
-//! fault after it. So the engine `seal` makes these blocks anonymous, neighbours together: an island among sealed
-//! memory costs a fork three times as much.
+//! Sealed anew such a block would be written again (docs/POLICY.md). So the engine `seal` makes these blocks anonymous,
+//! neighbours together: an island among sealed memory costs a fork three times as much.
 //!
 //! A write to a huge page that a clone shares splits it (`do_huge_pmd_wp_page` in mm/huge_memory.c). Then the block is
 //! memory like any other, which the next seal takes. Until then it stays as it is.

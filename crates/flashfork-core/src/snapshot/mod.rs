@@ -1,18 +1,9 @@
 //! Snapshot: a process with one thread goes back to how it was, as often as wanted, and the call that took the snapshot
 //! returns again.
 //!
-//! What goes back: the contents of all private memory (`.data` and `.bss` of every object, heap, anonymous memory, TLS,
-//! stack), which mappings there are, their protection and what was asked for them since (locks, read-ahead, advice for
-//! forks, dumps and merging), the break, registers with the floating-point control words, the signal mask, the offsets
-//! of descriptors that the caller names. What doesn't: shared memory, other kernel state, what others have seen.
-//!
-//! How: [`take`] seals large anonymous memory in place, as a seal does, into a memfd of the snapshot's own, and copies
-//! every other page the process has written into the same memfd. A restore ([`restore`]) then has three things to do:
-//! make the mappings what they were ([`compare`]), drop the pages written since that had no content of their own before
-//! (sealed memory falls back to the memfd, fresh memory to zeros, a file mapping to its file), and copy back those
-//! copied pages that differ. It runs on its own stack, with raw system calls; the engine's own memory is left out. All
-//! that can be refused is refused before anything is changed; a step that fails after that is tried for a second, and
-//! then the process is killed: half a state is none.
+//! docs/ROLLBACK.md says what goes back, what doesn't, what is refused, and how. [`take`] seals and copies; a restore
+//! ([`restore`]) makes the mappings what they were ([`compare`]), then their contents ([`watched`]). The engine's own
+//! memory is left out.
 //!
 //! Why returning twice is sound here, as it is for `fork(2)`: stack and registers are exactly those of the first
 //! return.

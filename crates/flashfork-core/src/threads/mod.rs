@@ -1,11 +1,7 @@
 //! What a seal does about other threads.
 //!
-//! A thread that writes between the copy of a page and the remap would lose its write. So a process with threads is
-//! refused, unless the program's owner says otherwise: stopping threads can be seen (`epoll_wait` returns `EINTR`, as
-//! after SIGSTOP and SIGCONT; docs/THREADS.md has the list).
-//!
-//! With threads allowed the work is done by a helper: a process of its own in the same memory
-//! ([`crate::threads::helper`]), because a thread can't trace its siblings. It stops all threads
+//! docs/THREADS.md says why a process with threads is refused unless its owner says otherwise, and what threads can
+//! see. With threads allowed a helper does the work ([`crate::threads::helper`]). It stops all threads
 //! ([`crate::threads::stop`]) for 2 MB at a time, by a signal where ptrace is refused
 //! ([`crate::threads::stop_by_signal`]), looks again at everything that may have changed since the plan
 //! ([`crate::threads::pauses`]), copies, remaps, and lets them go.

@@ -1,9 +1,6 @@
 //! Stops threads by a signal, where ptrace is refused: each waits in a handler until it is let go.
 //!
-//! The signal is number 33, which glibc keeps for set*id in programs with threads. Its calls let no program block it,
-//! wait for it or handle it, so no thread misses it and nobody else gets it. The engine's handler stands before glibc's
-//! for the time of a seal and passes on whatever the helper did not send; what comes late meets glibc's, which ignores
-//! what another process sends.
+//! The signal is number 33; docs/THREADS.md says why no thread misses it, and what becomes of what others send.
 //!
 //! The handler uses no libc and no thread-local storage. What it writes lies near its stack pointer, which is left out
 //! of the seal ([`crate::threads::stop::Others::lives_in`]), and at the helper's desk.

@@ -31,9 +31,7 @@ impl Machine {
     /// Makes an empty machine a clone of `template`, with `cid` (3 or more) as its vsock context id. To be called on
     /// the thread of vCPU 0, with what [`Machine::prepare`] gave for it; [`Machine::resume`] starts it.
     ///
-    /// No memory slot, VM or vCPU is created. Memory comes before MSRs (kvmclock and steal time write to it), vCPUs
-    /// before the I/O APIC (which gives them its pending interrupts), devices after that (their interrupts go through
-    /// it), and the new generation id and its interrupt last.
+    /// No memory slot, VM or vCPU is created. `README.md` has the order, and why.
     pub fn become_clone(
         &mut self,
         vcpu0: &mut Vcpu,

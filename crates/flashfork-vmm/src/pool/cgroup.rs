@@ -2,8 +2,8 @@
 //! shell has its own, with the memory that it was promised and no more. What the kernel holds for a VM is charged there
 //! too, and can be shown.
 //!
-//! Nothing is asked of anybody: the daemon uses the cgroup it is in, if that is its own, or the root of all. A systemd
-//! service with `Delegate=yes`, or `systemd-run --user --scope -p Delegate=yes flashfork vm serve`, gives it one.
+//! Nothing is asked of anybody: the daemon uses the cgroup it is in, if that is its own, or the root of all.
+//! docs/VIRTUAL_MACHINES.md says who gives it one.
 
 use flashfork_proto::shape::Shape;
 use std::io::{self, ErrorKind};

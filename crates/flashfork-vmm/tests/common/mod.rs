@@ -93,7 +93,7 @@ pub fn clone(kvm: &Kvm, frozen: &Frozen, index: u64) -> Machine {
     machine
 }
 
-/// The same, of a machine primed for it and has waited while `meanwhile` went on.
+/// The same, of a machine that was primed for it and has waited while `meanwhile` went on.
 pub fn primed(kvm: &Kvm, frozen: &Frozen, index: u64, meanwhile: impl FnOnce()) -> Machine {
     let (mut machine, mut vcpu0) = Machine::prepare(kvm, frozen.state.shape, Box::new(std::io::sink())).unwrap();
     let primed = machine.prime(vcpu0.vcpu(), frozen).unwrap();

@@ -22,7 +22,7 @@ pub(super) enum Way {
     Anew,
     /// With what its runtime offers.
     Best,
-    /// In a process started before, and runs it again and again (nailgun).
+    /// In a process that was started before, and runs it again and again (nailgun).
     Server,
     Clone,
     /// A clone of memory that is not sealed.

@@ -1,11 +1,7 @@
 //! The engine `auto`.
 //!
-//! Nobody knows how many forks are to come, so time lost in plain forks is the rent, and the seal is bought part by
-//! part as rent is paid: a small part first, which tells what sealing takes and what writes do to it, and then as much
-//! in each fork as keeps what is lost and paid within 1.7 times what plain forks would have cost. When these would have
-//! cost as much as the whole seal, the rest is bought, each fork waiting for no more than 20 ms. Each part is its own
-//! generation, so what exists twice while one is replaced is little. Unsealing goes by the same time, unless too much
-//! memory exists in vain.
+//! Time lost in plain forks is the rent, and the seal is bought part by part as rent is paid; docs/POLICY.md has the
+//! rules.
 //!
 //! The decisions are here; what they rest on is in [`observation`] (what forks and memory have shown), [`ledger`] (what
 //! was lost, paid and had) and [`hold`] (what has failed).
