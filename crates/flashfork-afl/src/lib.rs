@@ -1,8 +1,4 @@
-//! AFL++'s persistent loop on a snapshot: `libflashfork_afl.a`, see docs/FUZZING.md.
-//!
-//! The first call of the loop takes a snapshot of the process. The next one, at the end of the first round, goes back
-//! to it, and so the first call returns again, with everything in memory as it was. AFL's own loop, which stops the
-//! process and waits for the next input, is called from there.
+//! AFL++'s persistent loop on a snapshot: `libflashfork_afl.a`. docs/FUZZING.md says how it works.
 
 mod afl;
 mod descriptors;

@@ -9,11 +9,7 @@
 //! never leaves memory other than it was, whatever system call fails. What can't be sealed stays anonymous, and a plain
 //! fork of it is correct. [`never_seal`] is the list of what is left alone and why.
 //!
-//! Where what is: [`seal()`] goes through plan, copy and remap, in `seal/`. Everything of it happens on a stack and in
-//! scratch memory of its own ([`arena`]), with signals blocked, while nobody else touches memory: in a process with one
-//! thread, or in pauses in which all others are stopped ([`threads`]). What the program's own calls mean on sealed
-//! memory is in [`answers`], and [`calls`] has them come there; [`fork`](mod@fork) is what happens around a program's
-//! forks. ARCHITECTURE.md has all rooms, and what runs in which.
+//! ARCHITECTURE.md has all rooms, a seal step by step, and what runs in which room.
 #![cfg_attr(not(test), no_std)]
 
 pub mod answers;

@@ -2,8 +2,8 @@
 //!
 //! A new one, as a rule: libraries that notice a fork by `getpid` then make their random numbers anew, wherever they
 //! are linked. Ruby ends with an error if its process has another number than its timer (`timer_posix`,
-//! thread_pthread.c). So its clones have their template's, and those libraries are told another by the shim, which
-//! finds them by their files' names. What is linked into other files would not be found.
+//! thread_pthread.c). So its clones have their template's, and those libraries are told another by the shim. What is
+//! linked into other files would not be found.
 
 use flashfork_core::forkall::{Fit, Unfit, What};
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -1,6 +1,5 @@
-//! `getpid(2)`, in clones with threads: to some libraries it gives another number than the clone has. Where that is the
-//! template's, to those that notice a new process by its number, so that they make their secrets anew; where it is a
-//! new one the template's, to those that would give up what is alive in the clone.
+//! `getpid(2)`, in clones with threads: some libraries are told another number than the clone has
+//! (`forkall/generators.rs` of the core).
 
 use crate::forks::next;
 use core::ffi::c_void;

@@ -1,26 +1,10 @@
-//! The daemon's HTTP interface: JSON over a Unix socket.
+//! The daemon's HTTP interface: JSON over a Unix socket. Its paths, with what goes in and comes out, are in the
+//! description that `GET /v1/openapi.json` gives, and `flashfork-vmd --openapi`.
 //!
-//! | method and path | body | answer |
-//! |---|---|---|
-//! | `GET /v1` | | [`Daemon`] |
-//! | `GET /v1/openapi.json` | | a description of all this |
-//! | `GET /v1/templates` | | list of [`Template`] |
-//! | `POST /v1/templates` | [`CreateTemplate`] | [`Template`] |
-//! | `POST /v1/templates/load` | [`LoadTemplate`] | [`Template`] |
-//! | `GET`, `DELETE /v1/templates/NAME` | | [`Template`], nothing |
-//! | `POST /v1/templates/NAME/save` | [`SaveTemplate`] | [`Template`] |
-//! | `POST /v1/templates/NAME/clones` | [`CreateClones`] | list of [`Clone`] |
-//! | `GET /v1/clones` | | list of [`Clone`] |
-//! | `GET`, `DELETE /v1/clones/NAME` | | [`Clone`], nothing |
-//! | `POST /v1/clones/NAME/rollback` | | [`Clone`] |
-//! | `POST /v1/clones/NAME/agent` | | 101, then the [`agent`](crate::agent) protocol |
-//! | `POST /v1/clones/NAME/console` | | 101, then the console's bytes both ways |
-//! | `GET /v1/stats` | | [`Stats`] |
-//! | `POST /v1/host` | | [`Host`] |
-//!
-//! The two that answer 101 ask for `Connection: Upgrade` and `Upgrade: flashfork`. Who has sent the
-//! last to an agent has two seconds for its answers; then the connection ends. Whatever fails answers
-//! with an [`Error`] under its [`ErrorCode::http_status`].
+//! 
+//! The two that answer 101, for an [`agent`](crate::agent) and a console, ask for `Connection: Upgrade` and `Upgrade:
+//! flashfork`. Who has sent the last to an agent has two seconds for its answers; then the connection ends. Whatever
+//! fails answers with an [`Error`] under its [`ErrorCode::http_status`].
 
 use std::path::PathBuf;
 

@@ -1,13 +1,7 @@
 //! The messages between flashfork's command, VM daemon, shells and guest agent.
 //!
-//! Each part is versioned by itself:
-//!
-//! | module | between | carried by |
-//! |---|---|---|
-//! | [`agent`] | host and guest agent | vsock, or any byte stream; [`frame`]s |
-//! | [`signal`] | monitor and guest | I/O ports |
-//! | [`shell`] | daemon and shell | a Unix socket that also passes descriptors |
-//! | [`api`] | command and daemon | HTTP and JSON over a Unix socket |
+//! Each part is versioned by itself: [`agent`], [`signal`], [`shell`] and [`api`]. `README.md` says between whom, and
+//! how they are carried.
 //!
 //! No side trusts the other: a message has a greatest length, whatever it holds decodes or is an
 //! error that says what is wrong, and no length a peer names is allocated before that much arrived.

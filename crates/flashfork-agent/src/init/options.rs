@@ -1,13 +1,4 @@
-//! What the kernel's command line says to init.
-//!
-//! | word | meaning |
-//! |---|---|
-//! | `flashfork.serve=PLACE` | answer on `vsock`, or on a serial line's device; nowhere by default |
-//! | `flashfork.ready=fork` | signal by I/O port that the guest is warm |
-//! | `flashfork.ready=vsock` | report to the host's port |
-//! | `flashfork.root=DEVICE` | this disk becomes the root, written to as it is |
-//! | `flashfork.overlay` | the disk is only read; what is written goes to memory |
-//! | `flashfork.shell` | keep a shell on the console |
+//! What the kernel's command line says to init: `README.md` of this crate has the words.
 
 use std::path::PathBuf;
 
