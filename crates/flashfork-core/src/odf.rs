@@ -1,7 +1,6 @@
 //! On-demand fork: a kernel that shares page tables between parent and clone until one of them faults there.
 //!
-//! Only kernels with the series in `kernel/` of this project have it. It is found by asking for it, never by trying the
-//! clone flag: unknown flags and impossible combinations are `EINVAL` alike.
+//! It is found by asking for it, never by trying the clone flag (docs/ON_DEMAND_FORK.md).
 
 use crate::policy::{Engine, POLICY};
 use crate::sys::{self, Errno};

@@ -1,8 +1,7 @@
 //! `bench compare`: two record files, cell by cell, with a verdict in words.
 //!
-//! A difference is called one when the rank test says it is more than chance, all cells judged together, and the ratio
-//! of the medians lies outside what doesn't matter. Samples of one round share the state of the machine at that moment,
-//! so where the rounds are known the test compares their medians, not the single samples.
+//! docs/MEASURING.md says what counts as a difference. Samples of one round share the state of the machine at that
+//! moment, so where the rounds are known the test compares their medians.
 
 mod text;
 

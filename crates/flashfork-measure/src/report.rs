@@ -1,7 +1,6 @@
 //! A report: one page that needs nothing else, and the data beside it.
 //!
-//! [`write`] makes `index.html` (figures inline, no network, light and dark, tables that sort), `data.json` (every
-//! sample), `data.csv` (one row a cell) and the pictures for themselves: the same data make the same page.
+//! [`write`] makes the files that docs/MEASURING.md lists: the same data make the same page.
 
 mod csv;
 mod page;

@@ -1,7 +1,6 @@
 //! The daemon's HTTP interface: JSON over a Unix socket. Its paths, with what goes in and comes out, are in the
 //! description that `GET /v1/openapi.json` gives, and `flashfork-vmd --openapi`.
 //!
-//! 
 //! The two that answer 101, for an [`agent`](crate::agent) and a console, ask for `Connection: Upgrade` and `Upgrade:
 //! flashfork`. Who has sent the last to an agent has two seconds for its answers; then the connection ends. Whatever
 //! fails answers with an [`Error`] under its [`ErrorCode::http_status`].

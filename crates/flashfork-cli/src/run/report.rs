@@ -9,40 +9,30 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The JSON of `--report`.
+/// The JSON of `--report`; docs/RUN.md says what each field is.
 #[derive(Serialize)]
 pub struct Report {
     schema: &'static str,
     engine: Engine,
     command: Vec<String>,
     exit_code: u8,
-    /// Whether any program loaded the shim, and how many did.
     shim_loaded: bool,
     programs: u64,
-    /// Forks of processes that had sealed nothing.
     plain_forks: Forks,
-    /// Of these, forks of processes that sealed later.
     forks_before_seal: Forks,
     forks_after_seal: Forks,
-    /// Forks of processes that had asked the kernel to fork on demand; not among the others.
     forks_on_demand: Forks,
     seals: u64,
     seal_seconds: f64,
-    /// Times that the threads of a process were stopped, and the longest.
     pauses: Forks,
     longest_pause_us: f64,
     sealed_bytes: u64,
     largest_seal_bytes: u64,
     huge_bytes: u64,
-    /// Bytes that held no page before the seal: the memory it costs.
     extra_bytes: u64,
-    /// By name of the never-seal table: VMAs left out, processes refused.
     left_out: Vec<LeftOut>,
-    /// The first file with system calls of its own that a process was not sealed for, and what it does.
     culprit: Option<Culprit>,
-    /// The first device or object that one was not sealed for.
     device: Option<String>,
-    /// Seals that failed with an error of the system, and the last one's errno.
     errors: u64,
     last_errno: u64,
 }

@@ -41,11 +41,7 @@ use memory::{Memory, WINDOW};
 use object::{Function, layout};
 
 /// Calls that mean something else on sealed memory when the shim doesn't see them: number on x86-64, number of `int
-/// 0x80`, name.
-///
-/// Among them are those that may map code after a seal, which nobody would look through before it runs: `mmap`,
-/// `mprotect` and `pkey_mprotect`, unless the protection is proved to execute nothing. For all else they mean the same
-/// there, also with `MAP_FIXED`. So do `munmap`, `brk`, and `mlock` and its kin, which copy pages and change no byte.
+/// 0x80`, name. Among them are those that may map code after a seal, unless the protection is proved to execute nothing.
 pub const CALLS: &[(u32, u32, &str)] = &[
     (25, 163, "mremap"),
     (28, 219, "madvise"),

@@ -5,8 +5,7 @@
 const PARTS: [(i32, i32, i32); 3] = [(1000, 4, 0), (2500, 10, 375), (5000, 20, 625)];
 const IN_A_DECADE: i32 = 875;
 
-/// The sample as records keep it: to within a five-hundredth of itself, in four digits that are a multiple of 4, 10 or
-/// 20, as far as that allows. Noise is larger than that by far, and digits of noise can't be packed.
+/// The sample as records keep it: to within a five-hundredth of itself (docs/MEASURING.md).
 pub fn kept(sample: f64) -> f64 {
     let scientific = format!("{sample:e}");
     // What is no finite number has no exponent.

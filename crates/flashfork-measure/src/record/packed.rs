@@ -1,7 +1,6 @@
-//! Records as packed files have them. The samples of each round lie in order of size, and instead of samples and
-//! summary there is `"places"`: where the first one is among all numbers that can be [kept](super::kept), and how many
-//! places behind the one before it each other is. So a third of the file is spared. Of a cell with many samples a
-//! hundred or so are left.
+//! Records as packed files have them (docs/MEASURING.md): instead of samples and summary there is `"places"`, where the
+//! first one is among all numbers that can be [kept](super::kept), and how many places behind the one before it each
+//! other is.
 
 use serde::de::Error;
 use serde_json::{Result, Value, json};
