@@ -1,7 +1,6 @@
 //! `flashfork bench`: experiments, and figures of what they found.
 //!
-//! The command `flashfork` hands its whole command line to this program, whose parser has the one subcommand and is
-//! called as that: so usage, help, completions and man pages are those of one command. Exit codes are the command's.
+//! The command hands its whole command line to this program (ARCHITECTURE.md). Exit codes are the command's.
 
 mod args;
 mod bars;

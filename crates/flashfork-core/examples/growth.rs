@@ -1,12 +1,9 @@
 //! Three ways for blocks in sealed memory to grow, measured in turn: what a seal, a fork and the growth of a block
 //! cost, how many VMAs there are, and what a clone that grows its blocks leaves behind.
 //!
-//! - *followed* is the engine's: libc's calls lead to it, and it puts anonymous memory behind the block.
-//! - *guarded* keeps the last page of each block anonymous. The kernel moves no two mappings at once, so `realloc` gets
-//!   an error and copies the block. This example knows where its blocks end; an engine would have to be told by every
-//!   allocator.
-//! - *windows* leaves the kernel alone: a block grows into the hole behind its own part of the memfd. Again this
-//!   example knows its blocks: with one window for blocks that touch, a block grows into its neighbour's bytes.
+//! *followed* is the engine's: libc's calls lead to it. *guarded* keeps the last page of each block anonymous,
+//! *windows* has a block grow into the hole behind its own part of the memfd; ARCHITECTURE.md has their faults. This
+//! example knows where its blocks end; an engine would have to be told by every allocator.
 //!
 //! Each measurement is its own process. The two that are not the engine's exist here alone.
 //!

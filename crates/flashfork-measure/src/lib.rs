@@ -1,17 +1,11 @@
 //! How flashfork measures, whatever is measured: it knows no engine and no virtual machine.
 //!
-//! - [`worker`]: each measured configuration lives in its own process, prepared once, then asked for batches of
-//!   samples.
-//! - [`order`]: the coordinator asks the workers in a random order within each round, so that drift can't pass for a
-//!   ratio.
-//! - [`sampling`]: the rules in one loop: random order, warm-up, as many rounds as it takes or there is time for, every
-//!   sample kept, and a run that is interrupted or fails keeps what it has.
-//! - [`lock`], [`pin`]: one experiment at a time on a machine, on a known CPU; [`workdir`]: a temporary directory that
-//!   is gone however a run ends.
+//! - [`worker`], [`order`], [`sampling`]: the rules of docs/MEASURING.md; [`lock`], [`pin`]: one experiment at a time
+//!   on a machine, on a known CPU; [`workdir`]: a temporary directory that is gone however a run ends.
 //! - [`stats`], [`record`], [`host`], [`target`]: what was measured, where, how sure it is, and whether
 //!   promises hold.
-//! - [`experiment`], [`run`], [`cells`]: what all experiments do in the same way; [`all`]: every one of a list in one
-//!   run.
+//! - [`experiment`], [`run`], [`cells`], [`all`]: what all experiments do in the same way, and every one of a list in
+//!   one run.
 //! - [`report`], [`plot`], [`compare`], [`warnings`]: the page about a run, its figures, two runs beside each other,
 //!   and what to beware of.
 //!

@@ -41,7 +41,8 @@ use memory::{Memory, WINDOW};
 use object::{Function, layout};
 
 /// Calls that mean something else on sealed memory when the shim doesn't see them: number on x86-64, number of `int
-/// 0x80`, name. Among them are those that may map code after a seal, unless the protection is proved to execute nothing.
+/// 0x80`, name. Among them are those that may map code after a seal, unless the protection is proved to execute
+/// nothing.
 pub const CALLS: &[(u32, u32, &str)] = &[
     (25, 163, "mremap"),
     (28, 219, "madvise"),

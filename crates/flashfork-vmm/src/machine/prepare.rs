@@ -12,8 +12,8 @@ impl Machine {
     /// Makes a VM of `shape` with no memory and no state: every KVM object, eventfd and thread that it will need.
     /// Output of the guest's console goes to `console`.
     ///
-    /// The loop of vCPU 0 comes along: its thread is the one that makes a clone of the machine, because waking another
-    /// one would cost more than most steps. Who doesn't mind calls [`Machine::spawn`] with it.
+    /// The loop of vCPU 0 comes along: its thread is the one that makes a clone of the machine. Who doesn't mind calls
+    /// [`Machine::spawn`] with it.
     pub fn prepare(kvm: &Kvm, shape: Shape, console: Box<dyn Write + Send>) -> Result<(Self, VcpuLoop), MachineError> {
         let descriptor = |e| MachineError::Resource("eventfd", e);
         let ram = Ram::reserve(&shape)?;
