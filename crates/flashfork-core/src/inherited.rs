@@ -1,5 +1,5 @@
 //! Attributes that a program has of whoever started it, and that a clone has of its template instead: it takes its
-//! caller's. What the program has set for itself while it was warmed stays while caller and template have the same.
+//! caller's. What the program has set while it was warmed stays while caller and template have the same.
 
 use crate::proc::{dump, text};
 use crate::sys::{self, Errno, Result};

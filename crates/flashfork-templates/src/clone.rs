@@ -156,8 +156,8 @@ fn not_waited(e: Errno) -> Error {
 /// A clone that runs, or has run. It is a child of its template, not of this process.
 ///
 /// Dropped, it is killed with all its process group, as is the clone of a caller that is killed: the connection is what
-/// it hangs on, so that none is left that nobody waits for. Nobody waits for that to happen: kill it and
-/// [`wait`](Clone::wait) where it matters. What shall outlive this process is started by the clone in its own session.
+/// it hangs on, so that none is left that nobody waits for. Nobody waits for that: kill it and [`wait`](Clone::wait)
+/// where it matters. What shall outlive this process is started by the clone in its own session.
 ///
 /// Any thread may wait for it and send it signals, several at a time too. A process forked since can't wait for it
 /// (`ECHILD`): its end is told once.

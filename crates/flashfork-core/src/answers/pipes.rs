@@ -1,5 +1,5 @@
-//! Pages in pipes (`vmsplice(2)`): while one is there it is the memory itself, and shows what is written to it. Nothing
-//! tells of it afterwards, neither descriptors nor the page map.
+//! Pages in pipes (`vmsplice(2)`): while one is there it is the memory itself, and shows what is written to it. Neither
+//! descriptors nor the page map tell of it afterwards.
 //!
 //! So the process is not sealed from then on. Its clones are: after a fork neither parent nor clone writes to the pages
 //! in a pipe.

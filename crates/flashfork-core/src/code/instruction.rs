@@ -1,8 +1,8 @@
 //! Machine code of x86-64, as far as it matters here: how long an instruction is, which general registers it writes,
 //! where it jumps.
 //!
-//! Intel's manual, volume 2, appendix A (opcode maps). The decoders there are need an allocator or std in the program,
-//! and the shim has neither.
+//! Intel's manual, volume 2, appendix A (opcode maps). Other decoders need an allocator or std, and the shim has
+//! neither.
 
 /// The longest instruction there is.
 pub const LONGEST: usize = 15;

@@ -1,7 +1,7 @@
 //! What the program has open, and what of it clones must have for themselves.
 //!
-//! Clones get copies of descriptors, as from any fork. But an eventfd, an epoll set or a pipe that several clones share
-//! would wake one of them for what another did: whatever the program talks to itself by is made anew in each clone.
+//! An eventfd, an epoll set or a pipe that several clones share would wake one of them for what another did: whatever
+//! the program talks to itself by is made anew in each clone.
 
 use super::fdinfo::Info;
 use super::frozen::{DESCRIPTORS, Entry, Files, Frozen, Kind, NONE, Streams};

@@ -1,8 +1,8 @@
 //! Calls that had transferred a part when their threads were stopped.
 //!
 //! A call that waits until all is through (a `write` to a pipe, a `recv` with `MSG_WAITALL`) returns with the part when
-//! a thread is stopped in it, as it does for a signal. The program knows of no stop: so its clones enter the call again
-//! for the rest, and return with both. Errors of the rest are told by the next call, as the kernel has it.
+//! a thread is stopped in it, as it does for a signal. So its clones enter the call again for the rest, and return with
+//! both. Errors of the rest are told by the next call, as the kernel has it.
 
 use super::descriptors::{FIFO, FILE, identity, is_source};
 use super::frame::{self, register};

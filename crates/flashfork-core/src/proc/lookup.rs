@@ -1,7 +1,7 @@
 //! Which VMAs lie in a range, asked of the kernel: memory moves without our knowing.
 //!
-//! `PROCMAP_QUERY` (Linux 6.11, an ioctl of `/proc/PID/maps`) finds the next VMA of a file in one call, however many
-//! VMAs there are. Older kernels: the whole list as text, up to the end of the range.
+//! `PROCMAP_QUERY` (Linux 6.11, an ioctl of `/proc/PID/maps`) finds the next VMA of a file in one call. Older kernels:
+//! the whole list as text, up to the end of the range.
 
 use super::text;
 use super::vma::{self, Vma};

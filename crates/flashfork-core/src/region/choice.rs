@@ -1,9 +1,8 @@
 //! Which way a region goes back: by dropping what was written, or by copying it back.
 //!
-//! What a way costs shows in whole cycles, from the end of one rollback to the end of the next: whoever copies faults
-//! less, whoever drops has less to look through. So cycles of either way are timed for a while, by the thread's CPU
-//! time, and the cheaper way is stayed with for longer and longer. A look at a way that turns out dearer ends when it
-//! has lost [`MOST_LOST`] cycles' time.
+//! Whoever copies faults less, whoever drops has less to look through. So whole cycles of either way, from the end of
+//! one rollback to the end of the next, are timed for a while, by the thread's CPU time, and the cheaper way is stayed
+//! with for longer and longer. A look at a way that turns out dearer ends when it has lost [`MOST_LOST`] cycles' time.
 
 /// How a region goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! Its pages are born in a memfd, on 2 MB pages where the kernel gives them, mapped shared. Sealing it is then one
 //! `mmap`: the same memfd privately over the same addresses. From there on a written page is a copy, and dropping the
 //! copies (`MADV_DONTNEED`) is a rollback, always. Dropping the whole range beats looking for the written pages first:
-//! the page tables are walked in either case, and a run dropped by a call of its own costs a flush of its own.
+//! the page tables are walked in either case, and each call costs a flush.
 //!
 //! The other way keeps the copies, finds those written since, and copies the memfd's bytes into them ([`written`]): who
 //! writes the same pages again and again has no fault any more. [`choice`] takes the one or the other by what they

@@ -1,9 +1,9 @@
 //! Where a run lies in its generation's memfd.
 //!
 //! Each run has a window of 4 TiB of its own and ends where the window does. A mapping that grows (`mremap`) beyond its
-//! run goes on in the lower half of the next window, where nothing is: it reads zeros and never another run's bytes,
-//! and its offset tells that nothing was sealed there. The top bits remember the advice of the original VMA. All this
-//! travels with the mapping through every split, move and fork, and an unseal finds it in `/proc/thread-self/maps`.
+//! run goes on in the lower half of the next window, where nothing is: it reads zeros, and its offset tells that
+//! nothing was sealed there. The top bits remember the advice of the original VMA. All this travels with the mapping
+//! through every split, move and fork, and an unseal finds it in `/proc/thread-self/maps`.
 
 use crate::proc::vma::{Flags, Kind, Vma};
 use crate::{range::Range, sys::HUGE};

@@ -1,7 +1,7 @@
 //! The system calls the engine makes, each a thin typed wrapper over the raw instruction.
 //!
-//! Raw, because a seal runs where libc must not: libc may allocate, take locks or touch `errno` in thread-local
-//! storage, and all these live in memory that is about to be copied.
+//! Raw, because libc may allocate, take locks or touch `errno` in thread-local storage, all of them in memory that is
+//! about to be copied.
 
 mod bytes;
 mod files;

@@ -57,8 +57,8 @@ const SVM: u32 = 1 << 2;
 
 /// What every guest of this host sees, the same for all vCPUs.
 ///
-/// Without virtualisation extensions: nested state is refused. Without performance counters: their state is not part of
-/// a template.
+/// Without virtualisation extensions: nested state is refused. Without performance counters, whose state is in no
+/// template.
 pub fn supported(kvm: &Kvm) -> Result<CpuidEntries, kvm_ioctls::Error> {
     let mut entries = CpuidEntries(kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?.as_slice().to_vec());
     let deadline = kvm.check_extension(Cap::TscDeadlineTimer);
