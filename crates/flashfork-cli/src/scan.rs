@@ -81,6 +81,7 @@ pub fn main(args: &ScanArgs) -> Result<ExitCode, CliError> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Looks at a file that was named.
 fn look_at(path: &Path) -> Result<Row, CliError> {
     let row = look(path.to_path_buf())?;
     if row.verdict == Verdict::NoObject { Err(no_object(path)) } else { Ok(row) }
@@ -90,6 +91,7 @@ fn no_object(path: &Path) -> CliError {
     CliError::Unable(format!("{} is no program or library for x86-64 (ELF)", path.display()))
 }
 
+/// Looks at all programs and shared objects in a directory.
 fn look_below(dir: &Path) -> Result<Vec<Row>, CliError> {
     let rows = look_at_all(progress::waiting("looking for programs and shared objects", || objects_in(dir))?)?;
     if rows.is_empty() {

@@ -51,6 +51,7 @@ impl Drop for Port {
     }
 }
 
+/// A program of the guest's.
 fn listener() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -177,6 +177,7 @@ fn grow(design: Design, block: usize, old: usize, new: usize) -> usize {
     }
 }
 
+/// `mremap(2)` past the engine.
 fn kernel_mremap(block: usize, old: usize, new: usize) -> Result<usize, Errno> {
     // SAFETY: a block of this program, to which nothing refers.
     unsafe { system_call(Sysno::mremap, [block, old, new, libc::MREMAP_MAYMOVE as usize, 0, 0]) }

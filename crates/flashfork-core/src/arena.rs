@@ -45,7 +45,7 @@ pub struct VmaRecord {
     pub name: [u8; 32],
     /// Bytes sealed by this call.
     pub sealed: u64,
-    /// Bytes sealed already and stay so.
+    /// Bytes that were sealed already and stay so.
     pub kept: u64,
     /// Why (the rest of) it was not sealed.
     pub reason: Option<Reason>,

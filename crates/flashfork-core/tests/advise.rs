@@ -90,6 +90,7 @@ fn what_was_asked_for_a_mapping_in_pieces_holds_for_what_it_grows_by() {
     assert!(words[LEN / 8..].iter().all(|w| *w == 0));
 }
 
+/// The `VmFlags` line of the mapping that holds an address.
 fn maps_flags(at: usize) -> String {
     let header = maps_line(at as *const u64);
     let start = header.split(' ').next().unwrap();

@@ -178,6 +178,7 @@ fn advice_on_huge_pages_between_parts_is_kept() {
     assert!(advised > 0 && intact(words, 1));
 }
 
+/// Bytes of anonymous memory.
 fn anonymous() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -211,6 +212,7 @@ fn is_told() -> bool {
     mapped(file.split_whitespace().next().unwrap()).is_ok()
 }
 
+/// Both.
 fn memory(words: &[u64]) -> u64 {
     anonymous() + in_files(words)
 }

@@ -9,6 +9,7 @@ use std::cell::Cell;
 
 const LEN: usize = 32 << 20;
 const BLOCK: usize = (2 << 20) / 8;
+/// Words of a page.
 const PAGE: usize = 4096 / 8;
 
 /// Memory of whole blocks, and with which seed each page was written.

@@ -35,6 +35,7 @@ fn sealed_memory_keeps_its_bytes_and_clones_are_independent() {
     }
 }
 
+/// Bytes that page tables map as huge pages of the memfd.
 fn mapped_whole() -> u64 {
     let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
     let kilobytes = smaps.lines().filter_map(|line| line.strip_prefix("ShmemPmdMapped:")?.trim().strip_suffix(" kB"));

@@ -8,6 +8,7 @@ use flashfork_core::{Pages, Range, seal, unseal};
 const LEN: usize = 8 << 20;
 const GROWN: usize = 500 << 20;
 
+/// A field of `/proc/self/status`, in bytes.
 fn status(field: &str) -> usize {
     let text = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();

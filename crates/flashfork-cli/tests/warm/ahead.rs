@@ -6,6 +6,7 @@ use nix::{sys::ptrace, unistd::Pid};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
+/// Children of a process that live.
 fn children(pid: i32) -> Vec<i32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|word| word.parse().ok()).filter(|pid| state(*pid).is_some()).collect()

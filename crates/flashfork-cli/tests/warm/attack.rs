@@ -10,6 +10,7 @@ use std::io::{IoSlice, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::process::{Command, Stdio};
 
+/// A connection to the template `t`.
 fn caller(place: &Place) -> OwnedFd {
     let address = UnixAddr::new(&place.at("flashfork/templates/t")).unwrap();
     let end = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();

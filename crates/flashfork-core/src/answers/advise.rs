@@ -42,6 +42,7 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     let inside = match advice {
         k::MADV_DONTNEED | k::MADV_DONTNEED_LOCKED | k::MADV_FREE | k::MADV_REMOVE => {
             let inside = give_files_back(range, inside, advice != k::MADV_REMOVE)?;
+            // Just now.
             if LIBRARIES.is_lost(range) {
                 return Err(Errno::EAGAIN);
             }
@@ -149,6 +150,7 @@ pub unsafe fn process_madvise(args: [usize; 6]) -> Result<usize> {
 unsafe fn madvise_each(vec: usize, count: usize, advice: u32) -> Result<usize> {
     /// The most that the kernel takes (`UIO_MAXIOV`).
     const MOST: usize = 1024;
+    /// Bytes of which one call can speak.
     const MAX_RW_COUNT: usize = 0x7fff_f000;
     // struct iovec, address and length. A copy: the vector may lie in what is discarded.
     let mut copy = [[0_u8; 16]; MOST];

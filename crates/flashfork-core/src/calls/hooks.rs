@@ -101,6 +101,7 @@ unsafe fn mlock(args: &Arguments) -> Result<usize> {
     anonymous::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mlock, *args) })
 }
 
+/// `mlock2(2)`: the same.
 unsafe fn mlock2(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
     anonymous::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mlock2, *args) })
@@ -122,11 +123,13 @@ unsafe fn pkey_mprotect(args: &Arguments) -> Result<usize> {
     if args[3] as i32 > 0 { anonymous::give_property(args[0], args[1], call) } else { call() }
 }
 
+/// `mseal(2)`: the same.
 unsafe fn mseal(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
     anonymous::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mseal, *args) })
 }
 
+/// `mbind(2)`: the same.
 unsafe fn mbind(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
     anonymous::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mbind, *args) })
@@ -184,6 +187,7 @@ unsafe fn prctl(args: &Arguments) -> Result<usize> {
     unsafe { sandbox::prctl(*args) }
 }
 
+/// `seccomp(2)`: the same.
 unsafe fn seccomp(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
     unsafe { sandbox::seccomp(*args) }
@@ -234,6 +238,7 @@ unsafe fn execve(args: &Arguments) -> Result<usize> {
     unsafe { exec::exec(Sysno::execve, *args) }
 }
 
+/// `execveat(2)`: the same.
 unsafe fn execveat(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
     unsafe { exec::exec(Sysno::execveat, *args) }

@@ -5,6 +5,7 @@ use super::object::Layout;
 use super::{Code, Scratch, Site, object, sites};
 use crate::{range::Range, sys};
 
+/// Most segments of an object.
 const SEGMENTS: usize = 16;
 
 /// Addresses, and where in the file their bytes are.
@@ -21,6 +22,7 @@ struct File<'a> {
     segments: [Segment; SEGMENTS],
     count: usize,
     window: &'a mut [u8; WINDOW],
+    /// Whether something could not be read.
     failed: bool,
 }
 

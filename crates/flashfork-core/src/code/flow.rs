@@ -43,6 +43,7 @@ pub struct Flow {
     /// Where jumps lead that leave the part, from its beginning.
     jumps: [isize; OUTSIDE],
     jump_count: usize,
+    /// Whether it has a table of jumps.
     has_table: bool,
     /// Whether a place has been found since all were followed.
     has_new: bool,
@@ -86,6 +87,7 @@ impl Flow {
         Instruction::decode(&self.bytes[at..self.len])
     }
 
+    /// A jump leads there.
     fn lead(&mut self, target: isize) -> Result<(), TooMuch> {
         if target.cast_unsigned() < self.len {
             self.place(target.cast_unsigned())?;
@@ -96,6 +98,7 @@ impl Flow {
         Ok(())
     }
 
+    /// The number of the place at an offset.
     fn place(&mut self, at: usize) -> Result<usize, TooMuch> {
         if self.numbers[at] == 0 {
             *self.offsets.get_mut(self.count).ok_or(TooMuch)? = at as u32;

@@ -31,6 +31,7 @@ impl Stat {
         self.0[2]
     }
 
+    /// Permissions.
     fn mode(&self) -> usize {
         (self.0[3] & 0o7777) as usize
     }

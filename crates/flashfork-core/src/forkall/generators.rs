@@ -9,7 +9,8 @@
 //!
 //! Clones of Ruby have their template's number, because Ruby compares. Those libraries that ask are told another there,
 //! by the shim's `getpid`, which knows them by their [`Code`]. The other way about, libraries that compare the number
-//! and give up what is alive are told the template's in all other clones (Python's asyncio before 3.12, ZeroMQ).
+//! and give up what is alive are told the template's in all other clones: Python's asyncio (before 3.12) forgets that
+//! its loop runs, and ZeroMQ's threads don't wake each other any more.
 
 use super::frozen::{Code, Frozen, Handlers};
 use super::unfit::{Fit, NAME, Unfit, What};

@@ -114,8 +114,9 @@ fn rewind(thread: &Thread, registers: &mut [usize; 27]) -> Fit {
     Ok(())
 }
 
-/// The number of a call begun by the instruction at this address, and that `restart_syscall(2)` goes on with: its
-/// arguments are in their registers still, and its number is in the code before, where a C library's functions load it.
+/// The number of a call that was begun by the instruction at this address, and that `restart_syscall(2)` goes on with:
+/// its arguments are in their registers still, and its number is in the code before, where a C library's functions load
+/// it.
 fn number_before(instruction: usize) -> Option<usize> {
     /// `poll`, `nanosleep`, `futex`, `clock_nanosleep`: all that can be.
     const CALLS: [u8; 4] = [7, 35, 202, 230];

@@ -33,7 +33,7 @@ pub enum What {
     Attribute,
     /// A namespace or root directory of its own.
     Namespace,
-    /// A thread with files or its own directory.
+    /// A thread with files or a directory of its own.
     Apart,
     /// A thread with a shadow stack.
     ShadowStack,

@@ -1,6 +1,6 @@
 //! When refills are dropped ([`crate::seal::refills`]), whatever the engine.
 //!
-//! It is due when both of this are equal, by the rule of docs/POLICY.md: what forks have taken longer than they need to
+//! It is due when two things are equal, by the rule of docs/POLICY.md: what forks have taken longer than they need to
 //! since refills were last dropped, and what dropping and reading again take. What forks need is what the first ones
 //! have shown after the last time, written pages included.
 

@@ -459,7 +459,9 @@ enum Way {
 
 /// Why a run, or part of it, was not sealed.
 enum Stop {
+    /// The rest can be.
     Skipped(Reason),
+    /// Nothing more can be.
     Over(Reason),
     /// The plan must be made again.
     Stale,

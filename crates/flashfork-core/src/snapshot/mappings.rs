@@ -4,7 +4,7 @@
 //! that may make its own: trusted, made while the program runs, or with calls that are harmless otherwise. It sees none
 //! that only takes some away (`munmap`, `shmdt`): without one that makes some, too, fewer pages are mapped then, unless
 //! a stack has grown. So what lies below the stack is asked for, and the end of the heap, which `brk` may have given
-//! back and taken again: that is its own mapping then, or one that isn't watched.
+//! back and taken again: that is a mapping of its own then, or one that isn't watched.
 //!
 //! After any such call all mappings are asked for, one by one and without names (`PROCMAP_QUERY`, Linux 6.11), which
 //! takes half as long as reading `/proc/self/maps`.

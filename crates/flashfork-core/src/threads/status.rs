@@ -72,7 +72,9 @@ fn is_runnable(pid: i32, tid: i32) -> bool {
 /// What is to be said about a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
+    /// Only its name is left.
     Ended,
+    /// A worker of the kernel's own.
     Kernels,
     Ordinary,
 }
