@@ -18,7 +18,7 @@ pub struct Seed {
     pub allocator: Allocator,
 }
 
-/// The seeds kept.
+/// The seeds that are kept.
 ///
 /// # Panics
 /// When the file is missing or a line of it can't be read.
