@@ -52,6 +52,9 @@ fn refusals_say_what_and_what_to_do() {
     daemon.refused("POST", "/v1/templates/l/clones", &nothing_made, "already");
     daemon.clone_of("l");
     daemon.refused("POST", "/v1/templates/l/clones", &json!({ "wait": false }), "make a new one");
+    daemon.remove("/v1/clones/c");
+    // At once, whether its process has ended or not.
+    daemon.remove("/v1/templates/t");
 }
 
 #[test]

@@ -37,12 +37,9 @@ fn rolled_back(daemon: &Daemon, name: &str) -> Clone {
     daemon.post(&format!("/v1/clones/{name}/rollback"), &Value::Null)
 }
 
-/// Everything, in the end also a template whose last clone has just ended.
 fn remove_all(daemon: &Daemon) {
     clones(daemon).iter().for_each(|clone| remove_clone(daemon, &clone.name));
-    for template in templates(daemon) {
-        eventually(|| daemon.ask("DELETE", &format!("/v1/templates/{}", template.name), &Value::Null).0 == 204);
-    }
+    templates(daemon).iter().for_each(|template| daemon.remove(&format!("/v1/templates/{}", template.name)));
 }
 
 fn remove_clone(daemon: &Daemon, name: &str) {

@@ -7,6 +7,7 @@ pub(super) mod tests;
 pub(super) use forking::{Delta, Forking};
 
 use super::claim::Claimed;
+use super::clones::Alive;
 use super::console::Console;
 use super::disks::Attached;
 use super::error::DaemonError;
@@ -66,6 +67,8 @@ pub(super) struct Running {
     changed: Condvar,
     /// Held by who asks its shell for something with an answer: one at a time.
     asking: Mutex<Promised>,
+    /// Until its end, or until it is removed.
+    alive: Mutex<Option<Alive>>,
     /// With its shell, until that has ended.
     held: Arc<Held>,
     /// What the next daemon is told of it that doesn't change, from when it is to have it.
@@ -109,6 +112,7 @@ pub(super) struct Born {
     pub(super) template: String,
     pub(super) forked_from: Option<String>,
     pub(super) origin: Weak<Entry>,
+    pub(super) alive: Option<Alive>,
     pub(super) own_forks: OwnForks,
     pub(super) job: Vec<u8>,
     pub(super) disks: Arc<Attached>,
@@ -148,6 +152,7 @@ impl Running {
             listener.console.end();
             listener.changed.notify_all();
             // Before it is torn down: its template can be removed and its name used again.
+            lock(&listener.alive).take();
             gone(&listener);
             pools.bury(shell);
         });
@@ -181,7 +186,7 @@ impl Running {
     }
 
     fn new(born: Born, generation: Generation, claim: ClaimTimes, footprint: Footprint, held: Arc<Held>) -> Self {
-        let Born { name, template, forked_from, origin, own_forks, job, disks, cid, started, past } = born;
+        let Born { name, template, forked_from, origin, alive, own_forks, job, disks, cid, started, past } = born;
         let life = Life {
             generation,
             started,
@@ -222,6 +227,7 @@ impl Running {
             life: Mutex::new(life),
             changed: Condvar::new(),
             asking: Mutex::default(),
+            alive: Mutex::new(alive),
             held,
             kept,
         }
@@ -288,10 +294,11 @@ impl Running {
         self.made_ns
     }
 
-    /// Ends it, so that no daemon knows it any more.
+    /// Ends it, so that no daemon knows it any more, and its template can be removed at once.
     pub(super) fn remove(&self) {
         self.stop();
         self.held.kill(None);
+        lock(&self.alive).take();
     }
 
     /// Its agent has answered on a connection. Its template learns what a clone writes until the first time, unless it

@@ -49,7 +49,8 @@ pub(super) struct Announced<'a> {
     names: Vec<Reserved<'a>>,
 }
 
-/// A clone that keeps its template from being removed, from before its claim to its end.
+/// A clone that keeps its template from being removed, from before its claim to its end or removal.
+#[derive(Debug)]
 pub(super) struct Alive(Arc<Entry>);
 
 impl Alive {
@@ -209,6 +210,7 @@ impl Daemon {
             template: (*template).into(),
             forked_from: forked_from.map(str::to_owned),
             origin: Arc::downgrade(entry),
+            alive: Some(alive),
             own_forks: forks.clone().unwrap_or_else(|| OwnForks::new(self, request.forks)),
             job: request.job.as_bytes().to_vec(),
             disks: disks.clone(),
@@ -216,7 +218,7 @@ impl Daemon {
             started,
             past: None,
         };
-        let clone = Running::start(claimed, born, pools, self.at_end(alive))?;
+        let clone = Running::start(claimed, born, pools, self.at_end())?;
         clone.ready_unless_it_says_so(entry);
         self.lock().clones.insert(name, clone.clone());
         Ok(clone)
@@ -234,10 +236,9 @@ impl Daemon {
     }
 
     /// What is to be done when a clone has ended.
-    pub(super) fn at_end(self: &Arc<Self>, alive: Alive) -> impl FnOnce(&Arc<Running>) + Send + 'static {
+    pub(super) fn at_end(self: &Arc<Self>) -> impl FnOnce(&Arc<Running>) + Send + 'static {
         let daemon = Arc::downgrade(self);
         move |clone: &Arc<Running>| {
-            drop(alive);
             if let Some(daemon) = daemon.upgrade() {
                 daemon.note_end(clone);
             }

@@ -285,6 +285,7 @@ impl Daemon {
             template: known.template,
             forked_from: known.forked_from,
             origin: origin.as_ref().map_or_else(Weak::new, Arc::downgrade),
+            alive: None,
             own_forks: budget.map_or_else(|| OwnForks::new(self, 0), |budget| OwnForks::of(self, budget.clone())),
             job: known.job,
             disks: Arc::default(),
@@ -307,8 +308,8 @@ impl Daemon {
         held.adopt([vec![process.clone(), channel.clone() as Arc<dyn Descriptor>], shared(&files.taken)].concat());
         let shell = Shell::adopt(held, known.pid, process, channel, known.shape, known.cgroup);
         let claimed = Claimed { shell, generation, times, early: Vec::new() };
-        let gone = self.at_end(Alive::of(&origin));
-        let clone = Running::start(claimed, born, &self.hardware()?.pools, gone)?;
+        born.alive = Some(Alive::of(&origin));
+        let clone = Running::start(claimed, born, &self.hardware()?.pools, self.at_end())?;
         found.roll_back.extend(rolls_back.then(|| known.name.clone()));
         found.clones.push(clone.clone());
         self.lock().clones.insert(known.name, clone);

@@ -25,6 +25,7 @@ fn after(origin: Weak<Entry>, past: Option<CloneRecord>) -> (Arc<Running>, Chann
         template: "t".into(),
         forked_from: None,
         origin,
+        alive: None,
         own_forks: OwnForks::default(),
         job: Vec::new(),
         disks: Arc::default(),
