@@ -6,6 +6,7 @@ use linux_raw_sys::general::{
     page_region as Region, pm_scan_arg as Ask,
 };
 use rustix::ioctl::{Opcode, opcode::read_write};
+use rustix::system::uname;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::{fs::File, io, ops::Range, os::fd::AsRawFd, os::unix::fs::FileExt};
 
@@ -16,6 +17,12 @@ pub(super) const PAGE: usize = 4096;
 
 /// Runs asked for at a time.
 const RUNS: usize = 512;
+
+/// Bytes between runs that are looked at faster than by another call.
+const NEAR: usize = 512 * PAGE;
+
+/// Bytes that are looked at without the quick way where it tells of most.
+const DENSE: usize = 512 << 20;
 
 /// Entries read at a time, where there is nothing better.
 const ENTRIES: usize = 2048;
@@ -36,16 +43,28 @@ pub(super) enum Which {
     Protect(usize),
 }
 
-/// What a scan asks of each page that is there.
-#[derive(Clone, Copy)]
-struct Asked {
-    /// The range is watched, and the page was written since it was protected.
-    written: bool,
-    /// It is no file's.
-    own: bool,
-    /// It is to be protected, and so are so many at most.
-    protect: Option<usize>,
-}
+/// All that is there, and no file's: an inverted category must be absent.
+const ALL: Ask = Ask {
+    size: size_of::<Ask>() as u64,
+    flags: 0,
+    start: 0,
+    end: 0,
+    walk_end: 0,
+    vec: 0,
+    vec_len: RUNS as u64,
+    max_pages: u64::MAX,
+    category_inverted: PAGE_IS_FILE as u64,
+    category_mask: PAGE_IS_FILE as u64,
+    category_anyof_mask: (PAGE_IS_PRESENT | PAGE_IS_SWAPPED) as u64,
+    return_mask: 0,
+};
+
+/// All that is there and was written since it was protected.
+const WRITTEN: Ask =
+    Ask { flags: PM_SCAN_CHECK_WPASYNC as u64, category_inverted: 0, category_mask: PAGE_IS_WRITTEN as u64, ..ALL };
+
+/// The kernel's quick way, by one bit of each page: tells of holes, too.
+const QUICK: Ask = Ask { max_pages: 1024, category_anyof_mask: 0, return_mask: PAGE_IS_WRITTEN as u64, ..WRITTEN };
 
 /// The page map of this process (/proc/self/pagemap), kept open.
 ///
@@ -55,13 +74,16 @@ struct Asked {
 pub(super) struct Pagemap {
     file: File,
     scans: bool,
+    /// [`QUICK`] misses nothing: up to Linux 6.8 it may take what is swapped out for protected.
+    quick: bool,
 }
 
 impl Pagemap {
     /// Opens it, and tries whether this kernel has `PAGEMAP_SCAN`.
     pub(super) fn open() -> io::Result<Self> {
         let file = without_privilege(|| File::open("/proc/self/pagemap"))??;
-        let mut map = Self { file, scans: true };
+        let quick = uname().release().to_string_lossy().split('.').map_while(|n| n.parse::<u32>().ok()).ge([6, 9]);
+        let mut map = Self { file, scans: true, quick };
         let here = std::ptr::from_ref(&map) as usize & !(PAGE - 1);
         map.scans = map.copies(here..here + PAGE, Which::All, |_| ()).is_ok();
         Ok(map)
@@ -80,54 +102,68 @@ impl Pagemap {
         which: Which,
         mut each: impl FnMut(Range<usize>),
     ) -> io::Result<usize> {
-        const ALL: Asked = Asked { written: false, own: true, protect: None };
-        const WRITTEN: Asked = Asked { written: true, own: false, protect: None };
         match which {
             Which::All if !self.scans => self.read(range, &mut each),
-            Which::All => self.scan(range, ALL, &mut told(each)),
+            Which::All => self.scan(range, ALL, &mut |run, _| each(run)),
             // Whose a page is shows in a structure of its own, far away: it is asked of the few alone that were
             // written, and the many are passed over fifteen times as fast.
             Which::Written => {
-                self.scan(range, WRITTEN, &mut |run, _| self.scan(run, ALL, &mut told(&mut each)).map(drop))
+                let mut runs = Vec::new();
+                let end = self.written(range, WRITTEN, &mut |run, _| runs.push(run))?;
+                for run in runs {
+                    self.scan(run, ALL, &mut |run, _| each(run))?;
+                }
+                Ok(end)
             }
             // Both at once: a page of the file that is written afterwards is found again.
-            Which::Protect(most) => self.scan(range, Asked { protect: Some(most), ..WRITTEN }, &mut |run, file| {
-                if !file {
-                    each(run);
-                }
-                Ok(())
-            }),
+            Which::Protect(most) => {
+                let flags = WRITTEN.flags | u64::from(PM_SCAN_WP_MATCHING);
+                let ask = Ask { flags, max_pages: most as u64, return_mask: PAGE_IS_FILE.into(), ..WRITTEN };
+                self.written(range, ask, &mut |run, file| {
+                    if !file {
+                        each(run);
+                    }
+                })
+            }
         }
     }
 
-    /// Calls `each` with runs of pages, and whether they are a file's if that makes a difference. Gives where it ended.
-    fn scan(
-        &self,
-        mut range: Range<usize>,
-        asked: Asked,
-        each: &mut dyn FnMut(Range<usize>, bool) -> io::Result<()>,
-    ) -> io::Result<usize> {
-        const NONE: Region = Region { start: 0, end: 0, categories: 0 };
-        let mut runs = [NONE; RUNS];
-        let if_so = |so: bool, bit: u32| u64::from(if so { bit } else { 0 });
-        let mut most = asked.protect.unwrap_or(usize::MAX);
-        while !range.is_empty() && most > 0 {
-            let mut ask = Ask {
-                size: size_of::<Ask>() as u64,
-                flags: if_so(asked.written, PM_SCAN_CHECK_WPASYNC)
-                    | if_so(asked.protect.is_some(), PM_SCAN_WP_MATCHING),
-                start: range.start as u64,
-                end: range.end as u64,
-                walk_end: 0,
-                vec: runs.as_mut_ptr() as u64,
-                vec_len: RUNS as u64,
-                max_pages: most as u64,
-                // An inverted category must be absent.
-                category_inverted: if_so(asked.own, PAGE_IS_FILE),
-                category_mask: if_so(asked.own, PAGE_IS_FILE) | if_so(asked.written, PAGE_IS_WRITTEN),
-                category_anyof_mask: u64::from(PAGE_IS_PRESENT | PAGE_IS_SWAPPED),
-                return_mask: if_so(asked.protect.is_some(), PAGE_IS_FILE),
-            };
+    /// As [`Self::scan`], near what the quick way tells of, or all where that is most.
+    fn written(&self, range: Range<usize>, mut ask: Ask, each: Each<'_>) -> io::Result<usize> {
+        let (mut at, mut reach, mut dense) = (range.start, DENSE / 32, !self.quick);
+        while at < range.end {
+            let mut near: Vec<Range<usize>> = Vec::new();
+            let mut end = range.end.min(at.saturating_add(if dense { DENSE } else { reach }));
+            if dense {
+                near.push(at..end);
+            } else {
+                end = self.scan(at..end, QUICK, &mut |run, _| match near.last_mut() {
+                    Some(last) if run.start - last.end < NEAR => last.end = run.end,
+                    _ => near.push(run),
+                })?;
+            }
+            dense = !self.quick || !dense && near.iter().map(Range::len).sum::<usize>() > (end - at) / 2;
+            reach = if dense { DENSE / 32 } else { reach.saturating_mul(2) };
+            for run in near {
+                at = self.scan(run, ask, &mut |run, file| {
+                    ask.max_pages -= (run.len() / PAGE) as u64;
+                    each(run, file);
+                })?;
+                if ask.max_pages == 0 {
+                    return Ok(at);
+                }
+            }
+            at = end;
+        }
+        Ok(at)
+    }
+
+    /// Gives where it ended.
+    fn scan(&self, mut range: Range<usize>, mut ask: Ask, each: Each<'_>) -> io::Result<usize> {
+        let mut runs = [Region { start: 0, end: 0, categories: 0 }; RUNS];
+        ask.vec = runs.as_mut_ptr() as u64;
+        while !range.is_empty() && ask.max_pages > 0 {
+            (ask.start, ask.end, ask.walk_end) = (range.start as u64, range.end as u64, 0);
             // SAFETY: the kernel's structure, and room for as many runs as it says; both outlive the call. Protecting
             // changes nothing that memory holds.
             let found = match unsafe { libc::ioctl(self.file.as_raw_fd(), SCAN.into(), &raw mut ask) } {
@@ -139,17 +175,17 @@ impl Pagemap {
             };
             // `walk_end` stays behind once the kernel's own buffer was full (pagemap_scan in fs/proc/task_mmu.c): what
             // was reported is behind us all the same.
-            let pages: usize = found.iter().map(|run| (run.end - run.start) as usize / PAGE).sum();
-            let walked = if found.len() < RUNS && pages < most { range.end } else { ask.walk_end as usize };
-            let next = found.last().map_or(walked, |last| walked.max(last.end as usize));
+            let pages = found.iter().map(|run| run.end - run.start).sum::<u64>() / PAGE as u64;
+            let walked = if found.len() < RUNS && pages < ask.max_pages { ask.end } else { ask.walk_end };
+            let next = found.last().map_or(walked, |last| walked.max(last.end)) as usize;
             // A filter that answers in the kernel's place leaves it as it was.
             if ask.walk_end == 0 || next <= range.start {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             for run in found {
-                each(run.start as usize..run.end as usize, run.categories & u64::from(PAGE_IS_FILE) != 0)?;
+                each(run.start as usize..run.end as usize, run.categories & u64::from(PAGE_IS_FILE) != 0);
             }
-            (range.start, most) = (next, most.saturating_sub(pages));
+            (range.start, ask.max_pages) = (next, ask.max_pages.saturating_sub(pages));
         }
         Ok(range.start)
     }
@@ -180,13 +216,8 @@ impl Pagemap {
     }
 }
 
-/// For runs that are not told whose they are.
-fn told(mut each: impl FnMut(Range<usize>)) -> impl FnMut(Range<usize>, bool) -> io::Result<()> {
-    move |run, _| {
-        each(run);
-        Ok(())
-    }
-}
+/// Told runs of pages, and whether they are a file's where that was asked.
+type Each<'a> = &'a mut dyn FnMut(Range<usize>, bool);
 
 /// Does `what` without effective capabilities: a page map that is opened with `CAP_SYS_ADMIN` tells physical addresses,
 /// whoever has it later.
@@ -202,9 +233,9 @@ fn without_privilege<T>(what: impl FnOnce() -> T) -> io::Result<T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::memory::{self, Reservation};
+    use crate::memory::{self, Reservation, Watch};
     use flashfork_proto::shape::Pages;
     use rustix::mm::{MapFlags, ProtFlags};
 
@@ -220,14 +251,22 @@ mod tests {
         assert_eq!((entry >> 63, entry & ((1 << 55) - 1)), (1, 0), "present, and nothing of where");
     }
 
+    /// Its file has few pages: beside these, others may be mapped when one is read.
+    pub fn mapped(pages: usize) -> Reservation {
+        let file = memory::create("flashfork:test", (pages * PAGE) as u64, Pages::Small).unwrap();
+        (0..pages).step_by(64).for_each(|page| {
+            rustix::io::pwrite(&file, &[1; PAGE], (page * PAGE) as u64).unwrap();
+        });
+        let mut memory = Reservation::new(pages * PAGE).unwrap();
+        memory.fill(ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE, &file).unwrap();
+        memory
+    }
+
     /// Both ways, of a mapping in which pages were written, read, left alone, and given up after they were written.
     #[test]
     fn copies_are_what_was_written_and_is_still_there_by_either_way() {
         const PAGES: usize = 5000;
-        let file = memory::create("flashfork:test", (PAGES * PAGE) as u64, Pages::Small).unwrap();
-        rustix::io::pwrite(&file, &[1; 8 * PAGE], 0).unwrap();
-        let mut memory = Reservation::new(PAGES * PAGE).unwrap();
-        memory.fill(ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE, &file).unwrap();
+        let memory = mapped(PAGES);
         let start = memory.start();
         let written = [0..3, 100..101, 2047..2049, 4999..5000];
         for page in written.iter().cloned().flatten().chain(200..300) {
@@ -236,7 +275,7 @@ mod tests {
         }
         // SAFETY: as above.
         unsafe {
-            assert_eq!(start.add(5 * PAGE).read() + start.add(3000 * PAGE).read(), 1);
+            assert_eq!(start.add(64 * PAGE).read() + start.add(3000 * PAGE).read(), 1);
             libc::madvise(start.add(200 * PAGE).cast(), 100 * PAGE, libc::MADV_DONTNEED);
         }
         let mut map = Pagemap::open().unwrap();
@@ -244,9 +283,44 @@ mod tests {
             map.scans = scans;
             let mut found = Vec::new();
             let range = start as usize..start as usize + PAGES * PAGE;
-            let pages = |run: &Range<usize>| (run.start - start as usize) / PAGE..(run.end - start as usize) / PAGE;
-            map.copies(range, Which::All, |run| found.extend(pages(&run))).unwrap();
+            let page = |at: usize| (at - start as usize) / PAGE;
+            map.copies(range, Which::All, |run| found.extend(page(run.start)..page(run.end))).unwrap();
             assert_eq!(found, written.iter().cloned().flatten().collect::<Vec<_>>(), "PAGEMAP_SCAN: {scans}");
+        }
+    }
+
+    /// Beside pages that were read, dropped, and never there.
+    #[test]
+    fn the_quick_way_finds_what_the_other_does() {
+        const END: usize = DENSE / PAGE + 20_000;
+        let (watch, mut map, memory) = (Watch::find().unwrap(), Pagemap::open().unwrap(), mapped(END));
+        if !watch.tracks() {
+            return eprintln!("skipped: this kernel can't note writes");
+        }
+        let place = |page| memory.start().wrapping_add(page * PAGE);
+        let range = place(0) as usize..place(END) as usize;
+        // SAFETY: in the mapping above, which nobody else knows.
+        let write = |page| unsafe { place(page).write_volatile(7) };
+        watch.begin(&range).unwrap();
+        for step in [1, 1700, 2500] {
+            (0..9000).step_by(step).chain((9000 + step..END).step_by(16)).for_each(write);
+            for page in (step..END).step_by(701) {
+                // SAFETY: as above.
+                unsafe {
+                    libc::madvise(place(page).cast(), PAGE, libc::MADV_DONTNEED);
+                    place(page & !1).read_volatile();
+                }
+            }
+            let mut find = |quick, which| {
+                let mut found = Vec::new();
+                map.quick = quick;
+                map.copies(range.clone(), which, |run| found.extend(run.step_by(PAGE))).unwrap();
+                found
+            };
+            let exact = find(false, Which::Written);
+            assert_eq!(find(true, Which::Written), exact);
+            assert_eq!(find(true, Which::Protect(END)), exact);
+            assert!(find(false, Which::Written).is_empty());
         }
     }
 }

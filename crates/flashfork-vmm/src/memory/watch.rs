@@ -119,10 +119,7 @@ fn succeed(result: libc::c_int) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::pagemap::PAGE;
-    use crate::memory::{self, Reservation};
-    use flashfork_proto::shape::Pages;
-    use rustix::mm::{MapFlags, ProtFlags};
+    use crate::memory::pagemap::{PAGE, tests::mapped};
 
     /// Pages that were there before as the file's, as copies, and not at all, beside each other.
     #[test]
@@ -132,13 +129,7 @@ mod tests {
         if !watch.tracks() {
             return eprintln!("skipped: this kernel can't note writes");
         }
-        let file = memory::create("flashfork:test", (PAGES * PAGE) as u64, Pages::Small).unwrap();
-        // Beside pages that the file has, others may be mapped when one is read.
-        (0..PAGES).step_by(64).for_each(|page| {
-            rustix::io::pwrite(&file, &[1; PAGE], (page * PAGE) as u64).unwrap();
-        });
-        let mut memory = Reservation::new(PAGES * PAGE).unwrap();
-        memory.fill(ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE, &file).unwrap();
+        let memory = mapped(PAGES);
         let start = memory.start();
         let range = start as usize..start as usize + PAGES * PAGE;
         // SAFETY: in the mapping above, which nobody else knows.
