@@ -3,10 +3,12 @@
 //! Everything QEMU opens it inherits as a descriptor: no line, disk or image has a name, so runs
 //! can't meet and nothing is left behind, however a run ends.
 
+use std::arch::x86_64::_rdtsc;
 use std::io::{self, PipeReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
-use std::{fs::File, os::unix::process::CommandExt};
+use std::time::{Duration, Instant};
+use std::{fs::File, os::unix::process::CommandExt, thread};
 
 use flashfork_image::{KernelFiles, Program};
 use rustix::io::FdFlags;
@@ -139,6 +141,11 @@ fn kernel_command_line(accel: Accel, options: &Options) -> String {
         // allow, and reads its timers so slowly that the kernel may find its TSC unstable (clocksource_watchdog()):
         // at some moment, and from then on KVM in the guest keeps nobody's TSC.
         line += " nowatchdog tsc=reliable rcupdate.rcu_cpu_stall_suppress=1";
+        // For the same reason the kernel may find its TSC many times too slow when it boots: its clock, and all that
+        // has a deadline, is too fast from then on. QEMU's TSC is the host's, unless it counts instructions.
+        if !options.icount {
+            line += &format!(" tsc_early_khz={}", tsc_khz());
+        }
         // QEMU's VMRUN notes a virtual interrupt without a lock (`interrupt_request`, as of 7.2), so that an interrupt
         // of the host's kernel may be lost at the same moment. If it is that of a timer which fires once, the kernel
         // sets no other, and sleeps for ever; one that fires again and again makes up for it.
@@ -147,6 +154,23 @@ fn kernel_command_line(accel: Accel, options: &Options) -> String {
         }
     }
     format!("{line} {}", options.kernel_parameters).trim_end().to_owned()
+}
+
+/// How often the host's TSC ticks in a millisecond.
+fn tsc_khz() -> u64 {
+    // Both at one moment: not one before, and the other after this thread had to wait for a CPU.
+    let now = || loop {
+        let now = Instant::now();
+        // SAFETY: every x86-64 CPU has the instruction.
+        let tsc = unsafe { _rdtsc() };
+        if now.elapsed() < Duration::from_micros(50) {
+            return (now, tsc);
+        }
+    };
+    let (start, first) = now();
+    thread::sleep(Duration::from_millis(20));
+    let (end, last) = now();
+    u64::try_from(u128::from(last - first) * 1_000_000 / (end - start).as_nanos()).expect("it is less than that")
 }
 
 /// Lets the child keep `descriptors`, under their numbers, and makes it die with the calling thread.
@@ -179,6 +203,14 @@ mod tests {
         assert!(accel_arguments(Accel::Tcg, &threads).contains(&"tcg,thread=multi"));
         assert!(accel_arguments(Accel::Tcg, &Options::default()).contains(&"tcg,thread=single"));
         assert!(!accel_arguments(Accel::Kvm, &threads).contains(&"tcg,thread=multi"));
+    }
+
+    #[test]
+    fn an_emulated_kernel_is_told_how_fast_its_clock_ticks() {
+        let told = |accel, options: &Options| kernel_command_line(accel, options).contains(" tsc_early_khz=");
+        assert!(told(Accel::Tcg, &Options::default()) && !told(Accel::Kvm, &Options::default()));
+        assert!(!told(Accel::Tcg, &Options { icount: true, ..Options::default() }));
+        assert!((100_000..100_000_000).contains(&tsc_khz()));
     }
 
     #[test]
