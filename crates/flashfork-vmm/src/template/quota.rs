@@ -83,7 +83,8 @@ pub enum QuotaError {
     },
     /// It was used up.
     #[error(
-        "the template has had {made} of the {max} clones it may have, which share its address-space layout: make a new one"
+        "the template has had {made} of the {max} clones it may have, which share its address-space layout: {}",
+        if made < max { "ask for fewer" } else { "make a new one" }
     )]
     Retired {
         /// So far.
@@ -182,7 +183,9 @@ mod tests {
     fn a_template_is_retired_after_so_many_clones_all_asked_for_or_none() {
         let quota = Arc::new(Quota::new(7, Some(5)));
         assert_eq!(used(quota.take(7, 3)), Ok(0..3));
-        assert_eq!(used(quota.take(7, 3)), Err(QuotaError::Retired { made: 3, max: 5 }));
+        let too_many = used(quota.take(7, 3)).unwrap_err();
+        assert_eq!(too_many, QuotaError::Retired { made: 3, max: 5 });
+        assert!(too_many.to_string().ends_with(": ask for fewer"));
         assert_eq!(used(quota.take(7, 2)), Ok(3..5));
         assert_eq!(used(quota.take(7, 1)), Err(QuotaError::Retired { made: 5, max: 5 }));
         assert_eq!(Quota::from(quota.saved()).made(), 5, "also after it was saved");
