@@ -41,7 +41,7 @@ pub const DEFAULT_DISK_LIMIT_MIB: u64 = 1024;
 pub struct Daemon {
     /// Version of flashfork.
     pub flashfork: String,
-    /// [`VERSION`] of the daemon.
+    /// Version of the daemon's interface.
     pub api: u32,
     /// Its process id.
     pub pid: u32,
@@ -52,7 +52,7 @@ pub struct Daemon {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateTemplate {
-    /// 1 to 64 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_` (see [`is_name`]).
+    /// 1 to 64 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_`.
     pub name: String,
     /// The machine.
     pub shape: Shape,
@@ -79,7 +79,7 @@ pub struct CreateTemplate {
     /// guest gets I/O errors.
     #[serde(default = "default_disk_limit_mib")]
     pub disk_limit_mib: u64,
-    /// The disk's serial number, up to [`MAX_SERIAL`] printable ASCII characters; `flashfork` by default.
+    /// The disk's serial number, up to 20 printable ASCII characters; `flashfork` by default.
     #[serde(default)]
     pub disk_serial: Option<String>,
     /// Whether the disk is read-only. The default guest then keeps what is written to its root in memory.
@@ -116,7 +116,7 @@ pub enum Ready {
     /// When the agent is up.
     #[default]
     Agent,
-    /// When the guest signals it ([`crate::signal`]).
+    /// When the guest signals it, through I/O ports.
     Signal,
     /// When this command, run by the agent, has ended with status 0.
     Command(Vec<String>),
@@ -127,7 +127,7 @@ pub enum Ready {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LoadTemplate {
-    /// 1 to 64 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_` (see [`is_name`]).
+    /// 1 to 64 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_`.
     pub name: String,
     /// Absolute path of the directory.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
@@ -178,14 +178,14 @@ pub struct Template {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateClones {
-    /// How many, 1 to [`MAX_CLONES_AT_ONCE`].
+    /// How many, 1 to 1000.
     #[serde(default = "one")]
     pub count: u32,
     /// The clone's name, if it is one; template, dash and number otherwise.
     #[serde(default)]
     pub name: Option<String>,
     /// What the clones are for: text that their guests find in the reply to the fork signal, at most
-    /// [`MAX_JOB`](crate::signal::MAX_JOB) bytes.
+    /// 3960 bytes, less what is said of its disks.
     #[serde(default)]
     pub job: String,
     /// Whether to answer only when the guest is ready. Without it the answer comes with the first exit of the guest,
@@ -224,7 +224,7 @@ pub struct AttachDisk {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ForkClone {
-    /// How many clones are made of it, up to [`MAX_CLONES_AT_ONCE`]; none only if the template has a name.
+    /// How many clones are made of it, up to 1000; none only if the template has a name.
     #[serde(default = "one")]
     pub count: u32,
     /// The new clone's name, if it is one; otherwise clones are called as in [`CreateClones`], after the template that

@@ -20,15 +20,15 @@ pub const MAX_DISK_SLOTS: u8 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Shape {
-    /// Guest memory, [`MIN_MEMORY_MIB`] to [`MAX_MEMORY_MIB`].
+    /// Guest memory, 1 to 1048576 MiB.
     pub memory_mib: u32,
-    /// Virtual CPUs, 1 to [`MAX_VCPUS`].
+    /// Virtual CPUs, 1 to 8.
     pub vcpus: u8,
     /// Pages of the host that guest memory is made of.
     pub pages: Pages,
     /// Whether there is a virtio-blk disk. Console, entropy device, vsock and VMGENID always are.
     pub disk: bool,
-    /// virtio-blk disks of no size beside that, up to [`MAX_DISK_SLOTS`]: a claim can give each an image.
+    /// virtio-blk disks of no size beside that, up to 4: a claim can give each an image.
     #[serde(default)]
     pub disk_slots: u8,
 }

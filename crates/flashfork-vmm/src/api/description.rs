@@ -56,6 +56,14 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
+    /// Who reads it has no Rust at hand.
+    #[test]
+    fn limits_are_numbers() {
+        for name in ["MAX_", "MIN_", "VERSION", "is_name", "crate::"] {
+            assert!(!openapi().contains(name), "{name}");
+        }
+    }
+
     /// Errors are told as the document says, and no field of these answers is missing there.
     #[test]
     fn examples_of_all_answers_fit_their_schemas() {
