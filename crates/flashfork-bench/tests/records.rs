@@ -4,13 +4,9 @@ use std::path::{Path, PathBuf};
 use std::{collections::HashSet, fs::File, io::Read};
 
 use bzip2::read::BzDecoder;
-use serde_json::Value;
 
 use flashfork_bench::report;
-use flashfork_measure::{
-    Document, Record, compare,
-    record::{WARM_UP, roughly},
-};
+use flashfork_measure::{Document, Record, compare};
 
 fn committed() -> Vec<(PathBuf, Document)> {
     let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records");
@@ -24,11 +20,7 @@ fn committed() -> Vec<(PathBuf, Document)> {
 fn made_anew(record: &Record) -> Record {
     let chosen = record.chosen.iter().map(|(name, value)| (name.as_str(), value.clone()));
     let made = Record::new(&record.experiment, &record.method, chosen, &record.unit, record.samples.clone()).unwrap();
-    let mut observed = record.observed.clone();
-    for sample in observed.get_mut(WARM_UP).and_then(Value::as_array_mut).into_iter().flatten() {
-        *sample = roughly(sample.as_f64().unwrap()).into();
-    }
-    Record { observed, ..made }
+    Record { observed: record.observed.clone(), ..made }
 }
 
 /// With `UPDATE=1` in the environment (`make figures`) they are written anew: smaller, and of this schema.

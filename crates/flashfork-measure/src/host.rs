@@ -50,7 +50,7 @@ pub struct HostCard {
     pub load: [f32; 3],
     /// CPU frequency governor of the CPU experiments use, where there is one.
     pub governor: Option<String>,
-    /// CPU vulnerabilities and what the kernel does about them.
+    /// CPU vulnerabilities and what the kernel does about them, but for those that the CPU hasn't.
     pub mitigations: BTreeMap<String, String>,
 }
 
@@ -143,7 +143,8 @@ fn names_a_hypervisor(product: &str) -> bool {
 
 fn mitigations(dir: &Path) -> BTreeMap<String, String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, line(&entry.path())?))).collect()
+    let all = entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, line(&entry.path())?)));
+    all.filter(|(_, state)| state != "Not affected").collect()
 }
 
 #[cfg(test)]

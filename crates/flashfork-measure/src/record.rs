@@ -6,7 +6,7 @@ mod digits;
 mod packed;
 
 pub use cell::{sort_names, words};
-pub use digits::{kept, roughly};
+pub use digits::kept;
 
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::{collections::BTreeMap, fs::File, path::Path};
@@ -29,7 +29,7 @@ pub const SCHEMA: &str = "flashfork.bench/2";
 const SAMPLES_PER_ROUND: &str = "samples_per_round";
 
 /// The samples of the warm-up, among what was observed.
-pub const WARM_UP: &str = "warm_up";
+const WARM_UP: &str = "warm_up";
 
 /// The first bytes of what bzip2 has packed.
 const BZIP2: &[u8] = b"BZh";
@@ -223,7 +223,7 @@ fn named<'a>(values: impl IntoIterator<Item = (&'a str, Value)>) -> Values {
 
 /// The record of a series that [`crate::sampling`] took, with its rounds, the warm-up and why it ended.
 pub(crate) fn of_series<M>(record: Record, series: &Series<M>, ended: Ended) -> Record {
-    let warm_up: Vec<f64> = series.warm_up.iter().copied().map(roughly).collect();
+    let warm_up: Vec<f64> = series.warm_up.iter().copied().map(kept).collect();
     record.in_rounds(&series.rounds).beside([(WARM_UP, warm_up.into()), ("ended", ended.as_ref().into())])
 }
 
@@ -364,14 +364,14 @@ mod tests {
         let packed = std::fs::read(&path).unwrap();
         assert!(packed.starts_with(BZIP2));
         let value: Value = serde_json::from_reader(BzDecoder::new(packed.as_slice())).unwrap();
-        let has = |i: usize| [&value["records"][i]["places"], &value["records"][i]["p50"]].map(|it| !it.is_null());
+        let has = |i: usize| [&value["records"][i]["ranks"], &value["records"][i]["p50"]].map(|it| !it.is_null());
         assert_eq!([has(0), has(1), has(2)], [[true, false], [false, true], [false, true]]);
         let ordered = document([&[&[1.0 / 3.0, 3.0], &[1.0, 7.0, 2e9]], &[&[0.0, 1.0]], &[&[1e-300, 9e300], &[-2.0]]]);
         let read = Document::read(&path).unwrap();
         assert_eq!(read.records, ordered.records);
         for wrong in [json!({}), json!([0.5]), json!([i32::MAX]), json!([i32::MAX, 1])] {
             let mut value = value.clone();
-            value["records"][0]["places"] = wrong;
+            value["records"][0]["ranks"] = wrong;
             std::fs::write(&path, value.to_string()).unwrap();
             assert!(Document::read(&path).is_err());
         }

@@ -19,11 +19,6 @@ pub fn kept(sample: f64) -> f64 {
     number((digits / step).round() * step, last).unwrap_or(sample)
 }
 
-/// A sample of the warm-up as records keep it, in two digits: no figure is made of it.
-pub fn roughly(sample: f64) -> f64 {
-    format!("{sample:.1e}").parse().unwrap_or(sample)
-}
-
 /// The place of a positive number among those that can be [`kept`], 1 being at 0; none where it isn't one of them.
 pub fn place(kept: f64) -> Option<i32> {
     let scientific = format!("{kept:e}");
