@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Races between CPUs: threads that spin reading while other threads of their process write, discard, replace
- * and move the same memory, and while relatives that share its page tables do the same to theirs. A
+ * and move the same memory, while relatives that share its page tables do the same to theirs, and while the
+ * kernel moves its pages. A
  * reader must never see what a relative wrote after the fork between them.
  *
  *   odf-race [SECONDS]
@@ -150,11 +151,34 @@ static int generation(int rounds, time_t until, uint64_t round)
 	return foreign;
 }
 
+/*
+ * Beside them: moves pages of the first generation from node to node, or has all of memory compacted. Its rmap walks
+ * take over tables while forks share them.
+ */
+static void mover(pid_t of, time_t until)
+{
+	static void *pages[PAGES];
+	static int nodes[PAGES], status[PAGES];
+	int compact = open("/proc/sys/vm/compact_memory", O_WRONLY);
+
+	for (int node = 0; now() < until; node = !node) {
+		for (unsigned long i = 0; i < PAGES; i++) {
+			pages[i] = area + i * PAGE;
+			nodes[i] = node;
+		}
+		if (syscall(SYS_move_pages, of, PAGES, pages, nodes, status, 2 /* MPOL_MF_MOVE */) < 0 &&
+		    write(compact, "1", 1) != 1)
+			_exit(3);
+	}
+	_exit(0);
+}
+
 int main(int argc, char **argv)
 {
 	time_t until = now() + (argc > 1 ? atol(argv[1]) : 10);
 	long shared, copied, dropped;
-	int bad;
+	int bad, status;
+	pid_t beside;
 
 	if (!odf_write_sysctl(1)) {
 		printf("not ok 1 vm.on_demand_fork can't be set\n");
@@ -166,7 +190,11 @@ int main(int argc, char **argv)
 	area = odf_map(TABLES, PROT_READ | PROT_WRITE);
 	if (!area)
 		return 3;
+	beside = fork();
+	if (!beside)
+		mover(getppid(), until);
 	bad = generation(1 << 30, until, 0);
+	bad |= waitpid(beside, &status, 0) != beside || status;
 	shared = odf_vmstat("odf_share") - shared;
 	copied = odf_vmstat("odf_copy") - copied;
 	dropped = odf_vmstat("odf_drop") - dropped;
