@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 use std::{fmt, ptr, thread};
-use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler};
+use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
+
+/// Kicks a vCPU. The kernel refuses real-time signals while too many of the user's wait.
+const KICK: libc::c_int = libc::SIGUSR1;
 
 thread_local! {
     /// `kvm_run` of the vCPU this thread has, for the signal handler.
@@ -44,7 +47,7 @@ pub struct VcpuLoop {
 pub fn pair(vcpu: Vcpu, devices: Arc<Devices>, events: Outbox) -> (VcpuHandle, VcpuLoop) {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(|| {
-        register_signal_handler(SIGRTMIN(), on_kick).expect("a real-time signal takes a handler");
+        register_signal_handler(KICK, on_kick).expect("the signal takes a handler");
     });
     let (sender, commands) = mpsc::channel();
     let (stop, thread) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
@@ -82,7 +85,7 @@ impl VcpuHandle {
     pub fn nudge(&self) {
         if let Some(&thread) = self.thread.get() {
             // SAFETY: the thread lives as long as the commands' sender, which `self` owns.
-            unsafe { libc::pthread_kill(thread, SIGRTMIN()) };
+            unsafe { libc::pthread_kill(thread, KICK) };
         }
     }
 
@@ -126,6 +129,8 @@ impl VcpuLoop {
     /// Serves until every [`VcpuHandle`] is gone.
     pub fn run(mut self) {
         RUN.set(&raw mut *self.vcpu.fd.get_kvm_run());
+        // Whoever has started this may have blocked it.
+        unblock_signal(KICK).expect("it is a signal");
         // SAFETY: asks for this thread's own id.
         let _ = self.thread.set(unsafe { libc::pthread_self() });
         let (mut stopped, mut called) = (false, false);

@@ -45,7 +45,8 @@ pub(super) fn set() -> Result<(), JailError> {
         (Resource::Core, 0),
         (Resource::Memlock, 0),
         (Resource::Msgqueue, 0),
-        (Resource::Sigpending, DESCRIPTORS),
+        // Kicks need no room, and others have none where one that was taken over fills it.
+        (Resource::Sigpending, 0),
     ])?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(JailError::step("forbidding dumps"))?;
     if leash()? {
