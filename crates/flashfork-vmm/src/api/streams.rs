@@ -119,7 +119,7 @@ pub(super) async fn console(State(daemon): Shared, Name(name): Name, request: Re
     let (mut output, typist) = daemon.console(&name)?;
     tokio::spawn(async move {
         let Some((mut from, mut to)) = upgraded(request).await else { return };
-        let mut typed = [0; PIECE];
+        let (mut typed, mut said) = ([0; PIECE], [0; PIECE]);
         let mut typing = true;
         loop {
             let types = async {
@@ -130,8 +130,8 @@ pub(super) async fn console(State(daemon): Shared, Name(name): Name, request: Re
                 Err(io::ErrorKind::BrokenPipe.into())
             };
             tokio::select! {
-                bytes = output.recv() => match bytes {
-                    Some(bytes) if to.write_all(&bytes).await.is_ok() => {}
+                count = output.read(&mut said) => match count {
+                    Ok(count @ 1..) if to.write_all(&said[..count]).await.is_ok() => {}
                     _ => break,
                 },
                 count = types => match count {

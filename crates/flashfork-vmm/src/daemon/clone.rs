@@ -679,7 +679,7 @@ impl Running {
     }
 
     /// Reads its console.
-    pub(super) fn console(&self) -> tokio::sync::mpsc::Receiver<Vec<u8>> {
+    pub(super) fn console(&self) -> tokio::io::DuplexStream {
         self.console.listen()
     }
 

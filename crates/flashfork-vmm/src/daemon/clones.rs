@@ -318,7 +318,7 @@ impl Daemon {
     ///
     /// # Errors
     /// [`DaemonError::Unknown`].
-    pub fn console(&self, name: &str) -> Result<(tokio::sync::mpsc::Receiver<Vec<u8>>, Typist), DaemonError> {
+    pub fn console(&self, name: &str) -> Result<(tokio::io::DuplexStream, Typist), DaemonError> {
         let clone = self.running(name)?;
         Ok((clone.console(), Typist(clone)))
     }
