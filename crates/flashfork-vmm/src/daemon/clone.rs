@@ -95,6 +95,8 @@ struct Life {
     forks_itself: bool,
     /// It is on its way back to its template.
     rolls_back: bool,
+    /// Its shell had no room for a refusal, which comes yet.
+    refuses: bool,
     /// Answers are still to what another daemon had asked, up to this [`FromShell::Adopted`].
     of_another: Option<u64>,
 }
@@ -201,6 +203,7 @@ impl Running {
             forking: false,
             forks_itself: false,
             rolls_back: false,
+            refuses: false,
             // Two daemons come at different times.
             of_another: past.as_ref().map(|_| kept::monotonic_ns()),
         };
@@ -607,7 +610,9 @@ impl Running {
             drop(life);
             match daemon {
                 Some(daemon) => own_fork::begin(daemon, self),
-                None => self.refuse_fork(),
+                // One is enough for all before it: a shell taken over may give any number.
+                None if self.lock().refuses => {}
+                None => self.send_beside(ToShell::Refuse),
             }
         }
     }
@@ -640,13 +645,9 @@ impl Running {
         }
     }
 
-    fn refuse_fork(self: &Arc<Self>) {
-        self.send_beside(ToShell::Refuse);
-    }
-
     /// Waits for nobody, as whoever hears its shell must.
     fn send_beside(self: &Arc<Self>, message: ToShell) {
-        if let Err(DaemonError::Deaf(_)) = self.send(&message, &[]) {
+        if self.is_deaf_to(&message) {
             let own = self.clone();
             let later = move || own.send_surely(&message);
             if let Err(error) = thread::Builder::new().name("send".into()).spawn(later) {
@@ -658,12 +659,22 @@ impl Running {
     /// What its guest waits for: a shell that doesn't read it for so long ends.
     fn send_surely(&self, message: &ToShell) {
         let deadline = Instant::now() + ANSWER;
-        while let Err(DaemonError::Deaf(_)) = self.send(message, &[]) {
+        while self.is_deaf_to(message) {
             if Instant::now() >= deadline {
                 return self.end(Ended::Failed("its shell doesn't read what its guest waits for".into()));
             }
             thread::sleep(LOOK);
         }
+    }
+
+    fn is_deaf_to(&self, message: &ToShell) -> bool {
+        // Held: no signal that follows a refusal is heard before that is noted.
+        let mut life = self.lock();
+        let is_deaf = matches!(self.send(message, &[]), Err(DaemonError::Deaf(_)));
+        if matches!(message, ToShell::Refuse) {
+            life.refuses = is_deaf;
+        }
+        is_deaf
     }
 
     /// A stream to a vsock port of the guest.

@@ -109,6 +109,18 @@ fn a_signal_after_a_fork_is_none_of_that_fork_s() {
     clone.stop();
 }
 
+#[test]
+fn a_shell_that_reads_no_refusal_costs_one_thread() {
+    let (clone, shell) = running(Weak::new());
+    while clone.input(&[b'x'; 4096]).is_ok() {}
+    let before = Arc::strong_count(&clone);
+    (0..9).for_each(|_| shell.send(&FromShell::Forked, &[]).unwrap());
+    shell.send(&FromShell::Trouble(String::new()), &[]).unwrap();
+    while clone.show().trouble.is_none() {}
+    assert_eq!(Arc::strong_count(&clone), before + 1);
+    clone.stop();
+}
+
 /// It waited for ever.
 #[test]
 fn a_guest_that_forks_itself_is_refused_though_a_rollback_could_not_be_asked_for() {
