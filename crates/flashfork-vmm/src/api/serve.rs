@@ -17,6 +17,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers all who come.
 pub async fn serve(listener: UnixListener, router: Router) {
+    // The runtime ends a thread that is idle for 10 s, and panics if there is none and can be none.
+    tokio::spawn(async {
+        while tokio::task::spawn_blocking(|| ()).await.is_ok() {
+            tokio::time::sleep(PATIENCE / 2).await;
+        }
+    });
     loop {
         match listener.accept().await {
             Ok((stream, _)) => drop(tokio::spawn(answer(stream, router.clone()))),
