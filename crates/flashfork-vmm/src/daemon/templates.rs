@@ -63,8 +63,11 @@ impl Daemon {
     /// Makes a template one that can be asked for, under a name that is reserved.
     pub(super) fn publish(&self, name: &str, entry: &Arc<Entry>) -> Result<(), DaemonError> {
         entry.hold(&self.store, Some(name))?;
-        self.lock().templates.insert(name.to_owned(), entry.clone());
-        self.hardware()?.pools.keep(entry.shape(), self.settings.pool);
+        let pools = &self.hardware()?.pools;
+        let mut state = self.lock();
+        state.templates.insert(name.to_owned(), entry.clone());
+        // Before anybody removes it.
+        pools.keep(entry.shape(), self.settings.pool);
         Ok(())
     }
 
