@@ -121,12 +121,13 @@ fn a_template_s_memory_goes_with_it_and_no_shell_waits_for_one_that_is_used_up()
     daemon.remove("/v1/templates/goes");
     let only_ready = || daemon.shells().len() == 2 && daemon.stats().pools.iter().all(|pool| pool.primed == 0);
     eventually(only_ready);
-    let mut limited = tiny("limited", code());
+    let mut limited = tiny("limited", idler());
     limited["max_clones"] = json!(2);
     let _: Template = daemon.post("/v1/templates", &limited);
-    daemon.clones("limited", &json!({}));
-    daemon.settle();
-    daemon.clones("limited", &json!({}));
+    one(&daemon, "limited");
+    daemon.post::<api::Forked>("/v1/clones/limited-1/fork", &json!({ "now": true }));
+    daemon.remove("/v1/clones/limited-1");
+    daemon.remove("/v1/clones/limited-2");
     eventually(only_ready);
     daemon.refused("POST", "/v1/templates/limited/clones", &json!({}), "make a new one");
     eventually(only_ready);

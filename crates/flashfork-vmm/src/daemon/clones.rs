@@ -172,9 +172,12 @@ impl Daemon {
         Ok(made.iter().map(|clone| clone.show()).collect())
     }
 
-    /// A template without numbers needs no shell that is primed.
+    /// A template without numbers needs no shell that is primed; nor do others with its quota.
     fn retire(&self, entry: &Arc<Entry>) -> Result<(), DaemonError> {
-        if entry.template.quota.is_used_up() { self.unprime(entry) } else { Ok(()) }
+        let quota = &entry.template.quota;
+        let is_over = |other: &&Arc<Entry>| Arc::ptr_eq(&other.template.quota, quota) && quota.is_used_up();
+        let over: Vec<_> = self.lock().templates.values().filter(is_over).cloned().collect();
+        over.iter().try_for_each(|other| self.unprime(other))
     }
 
     fn take_back(&self, made: &[Arc<Running>]) {
