@@ -52,7 +52,7 @@ pub struct Daemon {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateTemplate {
-    /// 1 to 64 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_`.
+    /// 1 to 64 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_`; not `load`.
     pub name: String,
     /// The machine.
     pub shape: Shape,
@@ -127,7 +127,7 @@ pub enum Ready {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LoadTemplate {
-    /// 1 to 64 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_`.
+    /// 1 to 64 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_`; not `load`.
     pub name: String,
     /// Absolute path of the directory.
     #[cfg_attr(feature = "schema", schema(value_type = String))]

@@ -29,6 +29,7 @@ fn templates_and_clones_come_and_go() {
     daemon.remove("/v1/clones/t-1");
     daemon.remove("/v1/templates/t");
     daemon.refused("GET", "/v1/templates/t", &Value::Null, "no template t");
+    daemon.refused("POST", "/v1/templates", &tiny("load", idler()), "give another");
 }
 
 /// As `systemd.socket(5)` says: the socket is descriptor 3, and stays when the daemon ends.

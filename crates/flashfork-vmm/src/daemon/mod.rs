@@ -176,6 +176,9 @@ impl Daemon {
         if !is_name(name) {
             return Err(DaemonError::Name(name.into()));
         }
+        if (kind, name) == ("template", "load") {
+            return Err(DaemonError::Invalid("load is no template's name: give another".into()));
+        }
         let mut state = self.lock();
         let there =
             if kind == "template" { state.templates.contains_key(name) } else { state.clones.contains_key(name) };
