@@ -11,6 +11,7 @@ use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketTy
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
 use serde_bytes::ByteBuf;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,6 +69,9 @@ pub enum StoreError {
         /// Whose it is.
         user: u32,
     },
+    /// Something that this didn't make.
+    #[error("{} is there and is no socket: give another path, or remove it yourself", .0.display())]
+    Other(PathBuf),
     /// There is one, which can't be reached.
     #[error("cannot {0}, and an earlier daemon's templates and clones may be there: {1}")]
     Reach(&'static str, io::Error),
@@ -504,6 +508,9 @@ fn socket() -> Result<OwnedFd, Errno> {
 /// A new store, whose socket takes the place of an earlier one's.
 fn start(place: &Place) -> Result<Line, StoreError> {
     let path = &place.socket;
+    if std::fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_socket()) {
+        return Err(StoreError::Other(path.clone()));
+    }
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(step("remove an earlier store's socket")(e)),
         _ => {}
@@ -593,5 +600,7 @@ mod tests {
         assert!(matches!(Store::at(place, |_| ()), Err(StoreError::Silent(at)) if at == path));
         assert!(path.exists());
         store.join().unwrap();
+        let place = Place { socket: dir.path().into(), program: path };
+        assert!(matches!(Store::at(place, |_| ()), Err(StoreError::Other(_))));
     }
 }
