@@ -138,7 +138,7 @@ fn a_template_s_memory_goes_with_it_and_no_shell_waits_for_one_that_is_used_up()
     for name in ["stays", "limited"] {
         eventually(|| daemon.ask("DELETE", &format!("/v1/templates/{name}"), &Value::Null).0 == 204);
     }
-    eventually(|| daemon.shells().is_empty());
+    eventually(|| daemon.shells().is_empty() && daemon.stats().pools.is_empty());
 }
 
 #[test]

@@ -211,7 +211,7 @@ impl Shared {
             let short = state.pools.iter_mut().filter(|(_, pool)| pool.is_short(now));
             let Some((shape, pool)) = short.min_by_key(|(_, pool)| (!pool.is_asked(), pool.preparing)) else {
                 state = self.changed.wait_timeout(state, HEALTH).unwrap_or_else(PoisonError::into_inner).0;
-                state.pools.values_mut().for_each(|pool| pool.sweep(reaper));
+                state.pools.retain(|_, pool| pool.sweep(reaper));
                 continue;
             };
             let shape = *shape;
@@ -250,7 +250,10 @@ impl Shared {
             // Whoever asks for a clone will hear of it.
             Err(_) => (None, Some(shell)),
         };
-        let back = self.lock().pools.get_mut(&shape).and_then(|pool| pool.primed.put(&origin, primed));
+        let back = match self.lock().pools.get_mut(&shape) {
+            Some(pool) => pool.primed.put(&origin, primed),
+            None => primed,
+        };
         back.into_iter().chain(failed).for_each(|shell| reaper.bury(shell));
     }
 }
@@ -274,8 +277,8 @@ impl Pool {
         self.ready.len() as u32 + self.preparing + later < self.expected + stock || self.is_asked()
     }
 
-    /// Removes the dead and the superfluous.
-    fn sweep(&mut self, reaper: &Reaper) {
+    /// Removes the dead and the superfluous; whether it is of use.
+    fn sweep(&mut self, reaper: &Reaper) -> bool {
         let gone = if self.target == 0 { self.primed.clear() } else { self.primed.sweep() };
         gone.into_iter().for_each(|shell| reaper.bury(shell));
         let wanted = (self.target + self.expected) as usize;
@@ -286,5 +289,6 @@ impl Pool {
                 reaper.bury(shell);
             }
         }
+        (self.target | self.expected | self.under_way | self.preparing) != 0
     }
 }
