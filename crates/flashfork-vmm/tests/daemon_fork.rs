@@ -250,7 +250,7 @@ fn names_and_numbers_that_can_not_be_had_are_told_before_a_clone_is_forked() {
     limited["max_clones"] = json!(3);
     daemon.post::<Template>("/v1/templates", &limited);
     daemon.template(&long, idler());
-    daemon.refused("POST", &format!("/v1/templates/{long}/clones"), &json!({ "wait": false }), "is no name");
+    daemon.refused("POST", &format!("/v1/templates/{long}/clones"), &json!({ "wait": false }), "--name");
     daemon.clone_of("t");
     let path = "/v1/clones/t-1/fork";
     daemon.refused("POST", path, &json!({ "now": true, "name": "t-1" }), "a clone t-1 already");
@@ -261,7 +261,7 @@ fn names_and_numbers_that_can_not_be_had_are_told_before_a_clone_is_forked() {
         "name for no clone",
     );
     daemon.refused("POST", path, &json!({ "now": true, "template": long }), "already");
-    daemon.refused("POST", path, &json!({ "now": true, "template": "y".repeat(64) }), "is no name");
+    daemon.refused("POST", path, &json!({ "now": true, "template": "y".repeat(64) }), "--name");
     daemon.refused("POST", path, &json!({ "now": true, "count": 3 }), "has had 1 of the 3 clones");
     // None of that has cost a number, nor a template.
     let names: Vec<_> = fork(&daemon, "t-1", now(2)).clones.into_iter().map(|clone| clone.name).collect();

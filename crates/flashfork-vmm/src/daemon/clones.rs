@@ -116,6 +116,9 @@ impl Daemon {
                     left_out.push(numbers.split_to(index + 1));
                     met = Some(error);
                 }
+                Err((_, DaemonError::Name(name))) => {
+                    return Err(DaemonError::Invalid(format!("{name} is too long: name the clone (--name)")));
+                }
                 Err((_, error)) => return Err(error),
             }
         }
