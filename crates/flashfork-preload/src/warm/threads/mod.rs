@@ -161,13 +161,14 @@ pub fn wait() -> bool {
     if told.pid != unsafe { libc::getpid() } || !told.has_bell() || CALLED.swap(1, SeqCst) != 0 {
         return false;
     }
+    // The template's: from the ring on this may be stopped at any moment, and go on in a clone.
+    let limit = stacks::limit();
     // SAFETY: plain calls; what is flushed was printed by the program. Its other streams may be in use by threads that
     // wait for something, and are flushed by nobody.
     unsafe {
         libc::fflush(stdout);
         libc::send(told.bell, [1u8].as_ptr().cast(), 1, libc::MSG_NOSIGNAL);
     }
-    let limit = stacks::limit();
     while IN_CLONE.load(SeqCst) == 0 {
         // SAFETY: the kernel reads the word.
         let _ = unsafe { call(Sysno::futex, [IN_CLONE.as_ptr() as usize, 0, 0, 0]) };
