@@ -61,7 +61,7 @@ pub enum VmCommand {
     Clone(CloneArgs),
     /// Fork a clone while it runs: make clones of what it is at this moment
     ///
-    /// The clone goes on, with its connections; it stands still for a moment, milliseconds for 2 GB. All
+    /// The clone goes on, with its connections; it stands still for a moment, a millisecond for 2 GB. All
     /// that the clones have in common exists once. They, and their forks, live on when the clone is removed.
     #[command(
         after_help = "Examples: flashfork vm fork web-1 -n 3\n          flashfork vm fork web-1 --template loaded"
