@@ -165,6 +165,11 @@ impl Driver {
         self.used_within(queue, Duration::from_secs(120))
     }
 
+    /// How many chains the device has given back, as the ring counts.
+    pub(super) fn used_so_far(&self, queue: usize) -> u16 {
+        self.memory.load(self.rings[queue].used(2), Ordering::Acquire).unwrap()
+    }
+
     pub(super) fn used_within(&mut self, queue: usize, patience: Duration) -> Option<(u16, u32)> {
         let ring = &mut self.rings[queue];
         let end = Instant::now() + patience;

@@ -378,6 +378,25 @@ fn a_stream_after_a_restore_has_no_port_of_the_life_before() {
     assert_ne!(clone.expect(REQUEST).host_port, old_port);
 }
 
+/// They were told anew, and so many waited for as the guest doesn't have.
+#[test]
+fn event_buffers_that_come_back_while_others_are_told_are_answers() {
+    let parent = Guest::start();
+    for _ in 0..100 {
+        let mut clone = parent.cloned();
+        let _host = clone.call();
+        let told = clone.driver.used_so_far(EVENT);
+        clone.driver.transport().resume();
+        for n in 0..8 {
+            while clone.driver.used_so_far(EVENT) == told.wrapping_add(n) {
+                std::hint::spin_loop();
+            }
+            clone.driver.submit(EVENT, &[(EVENTS + 16 * u64::from(n), 4, true)]);
+        }
+        clone.expect(REQUEST);
+    }
+}
+
 #[test]
 fn a_rollback_ends_the_streams() {
     let mut guest = Guest::start();

@@ -28,7 +28,11 @@ impl Vsock {
         }
         if self.gate == Gate::Closed {
             let mut told = 0;
-            while let Some(chain) = queues.pop(EVENT) {
+            // No more than were there: those that come back meanwhile are the guest's answers.
+            let there = given(queues)?;
+            while told < there
+                && let Some(chain) = queues.pop(EVENT)
+            {
                 let head = chain.head_index();
                 let mut writer = chain.writer(queues.memory).map_err(|e| Broken(e.to_string()))?;
                 writer.write_all(&TRANSPORT_RESET.to_le_bytes()).map_err(|e| Broken(e.to_string()))?;
@@ -41,12 +45,17 @@ impl Vsock {
             }
         }
         if let Gate::Told(told) = self.gate {
-            let queue = &queues.queues[EVENT];
-            let there = queue.avail_idx(queues.memory, Ordering::Acquire).map_err(|e| Broken(e.to_string()))?;
-            if there.0.wrapping_sub(queue.next_avail()) >= told {
+            if given(queues)? >= told {
                 self.gate = Gate::Open;
             }
         }
         Ok(())
     }
+}
+
+/// How many buffers for events the guest has given that were not taken.
+fn given(queues: &Queues<'_>) -> Result<u16, Broken> {
+    let queue = &queues.queues[EVENT];
+    let there = queue.avail_idx(queues.memory, Ordering::Acquire).map_err(|e| Broken(e.to_string()))?;
+    Ok(there.0.wrapping_sub(queue.next_avail()))
 }
