@@ -116,22 +116,28 @@ impl<'a> Queues<'a> {
         self.queues[index].enable_notification(self.memory).map_err(|e| Broken(e.to_string()))
     }
 
-    /// Asks the driver to notify when it puts one more chain into queue `index`, of which the device takes none for
-    /// now; whether one has come meanwhile. Without it a driver with event indices, which were met by the first chain,
-    /// would never notify of the others.
-    pub(super) fn rearm_behind(&mut self, index: usize) -> Result<bool, Broken> {
-        let (queue, broken) = (&self.queues[index], |e: String| Broken(e));
-        let there = queue.avail_idx(self.memory, Ordering::Acquire).map_err(|e| broken(e.to_string()))?.0;
-        if !queue.event_idx_enabled() {
+    /// Where the driver will put its next chain into queue `index`.
+    pub(super) fn avail(&self, index: usize) -> Result<u16, Broken> {
+        let there = self.queues[index].avail_idx(self.memory, Ordering::Acquire);
+        Ok(there.map_err(|e| Broken(e.to_string()))?.0)
+    }
+
+    /// Asks the driver to notify of the chain that it puts at `seen` of queue `index`, the first that the device has not
+    /// looked at; whether it is there already. Without it a driver with event indices, which were met by an earlier
+    /// chain, would never notify of those behind it while the device takes none. Not for ever: a guest may play with
+    /// its index.
+    pub(super) fn rearm_behind(&mut self, index: usize, seen: u16) -> Result<bool, Broken> {
+        let queue = &self.queues[index];
+        if !queue.event_idx_enabled() || self.left == 0 {
             return Ok(false);
         }
+        self.left -= 1;
         // avail_event, behind the used ring (virtio 1.2, 2.7.8).
         let place = queue.used_ring().checked_add(4 + 8 * u64::from(queue.size())).map(GuestAddress);
-        let place = place.ok_or_else(|| broken("a ring outside memory".into()))?;
-        self.memory.store(there.to_le(), place, Ordering::Relaxed).map_err(|e| broken(e.to_string()))?;
+        let place = place.ok_or_else(|| Broken("a ring outside memory".into()))?;
+        self.memory.store(seen.to_le(), place, Ordering::Relaxed).map_err(|e| Broken(e.to_string()))?;
         // Asked before looked, as the driver offers before it looks.
         fence(Ordering::SeqCst);
-        let now = queue.avail_idx(self.memory, Ordering::Acquire).map_err(|e| broken(e.to_string()))?.0;
-        Ok(now != there)
+        Ok(self.avail(index)? != seen)
     }
 }

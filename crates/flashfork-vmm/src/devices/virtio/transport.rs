@@ -326,18 +326,15 @@ impl MutEventSubscriber for Transport {
             let _ = self.kicks[index].read();
             if self.live() && self.queues[index].ready() {
                 self.serve(|device, queues| {
-                    let mut there = false;
                     loop {
-                        let before = queues.queues[index].next_avail();
+                        let (before, seen) = (queues.queues[index].next_avail(), queues.avail(index)?);
                         device.notified(index, queues, ops)?;
                         // More may have come before notifications were on again; a device that took nothing of what
                         // was there before it looked waits for something else.
                         let mut more = queues.rearm(index)?;
-                        if more && there && queues.queues[index].next_avail() == before {
-                            more = queues.rearm_behind(index)?;
-                            queues.left = queues.left.saturating_sub(1);
+                        if more && queues.queues[index].next_avail() == before {
+                            more = queues.rearm_behind(index, seen)?;
                         }
-                        there = more;
                         if !more || queues.left == 0 || queues.held.load(Ordering::Acquire) {
                             return Ok(());
                         }

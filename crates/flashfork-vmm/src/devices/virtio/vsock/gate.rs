@@ -3,7 +3,7 @@
 use super::super::device::{Broken, Queues};
 use super::device::Vsock;
 use super::wire::{EVENT, TRANSPORT_RESET};
-use std::{io::Write, sync::atomic::Ordering};
+use std::io::Write;
 use virtio_queue::QueueT;
 
 /// Whether packets go to the guest.
@@ -29,8 +29,8 @@ impl Vsock {
         if self.gate == Gate::Closed {
             let mut told = 0;
             // No more than were there: those that come back meanwhile are the guest's answers.
-            let there = given(queues)?;
-            while told < there
+            let there = queues.avail(EVENT)?;
+            while queues.queues[EVENT].next_avail() != there
                 && let Some(chain) = queues.pop(EVENT)
             {
                 let head = chain.head_index();
@@ -41,21 +41,20 @@ impl Vsock {
             }
             if told > 0 {
                 self.gate = Gate::Told(told);
-                queues.rearm(EVENT)?;
             }
         }
         if let Gate::Told(told) = self.gate {
-            if given(queues)? >= told {
-                self.gate = Gate::Open;
+            loop {
+                let there = queues.avail(EVENT)?;
+                if there.wrapping_sub(queues.queues[EVENT].next_avail()) >= told {
+                    self.gate = Gate::Open;
+                    break;
+                }
+                if !queues.rearm_behind(EVENT, there)? {
+                    break;
+                }
             }
         }
         Ok(())
     }
-}
-
-/// How many buffers for events the guest has given that were not taken.
-fn given(queues: &Queues<'_>) -> Result<u16, Broken> {
-    let queue = &queues.queues[EVENT];
-    let there = queue.avail_idx(queues.memory, Ordering::Acquire).map_err(|e| Broken(e.to_string()))?;
-    Ok(there.0.wrapping_sub(queue.next_avail()))
 }

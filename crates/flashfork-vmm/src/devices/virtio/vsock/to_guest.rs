@@ -5,7 +5,7 @@ use super::connection::{Gone, Received};
 use super::header::{Bytes, Header};
 use super::wire::{HOST_CID, MAX_DATA, RX, SHUTDOWN_RECEIVE, SHUTDOWN_SEND, STREAM, op};
 use super::{device::Vsock, gate::Gate};
-use std::{io::Write, sync::atomic::Ordering};
+use std::io::Write;
 use virtio_queue::QueueT;
 use vmm_sys_util::epoll::EventSet;
 
@@ -147,8 +147,7 @@ impl Vsock {
             return Ok(None);
         }
         loop {
-            let there = queues.queues[RX].avail_idx(queues.memory, Ordering::Acquire);
-            let there = there.map_err(|e| Broken(e.to_string()))?.0;
+            let there = queues.avail(RX)?;
             if let Some(chain) = queues.pop(RX) {
                 self.starved = false;
                 let head = chain.head_index();
