@@ -3,6 +3,7 @@
 mod common;
 
 use assert_cmd::Command;
+use common::{Before, act, block, forbid, limit};
 use predicates::prelude::PredicateBooleanExt;
 use predicates::str::{contains, ends_with};
 use std::fs;
@@ -204,15 +205,7 @@ fn no_directory_for_temporary_files_is_needed() {
 fn a_program_runs_where_no_statistics_can_be_kept() {
     let mut command = std::process::Command::new(exe());
     command.args(["run", "--", "echo", "ran"]).stdout(Stdio::piped());
-    let no_files = || {
-        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: async-signal-safe; the structure is a local.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const none) }, 0);
-        Ok(())
-    };
-    // SAFETY: async-signal-safe calls only.
-    unsafe { command.pre_exec(no_files) };
-    let output = command.output().unwrap();
+    let output = command.before(|| limit(libc::RLIMIT_FSIZE, 0, 0)).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"ran\n"[..]), "{said}");
     assert!(said.lines().count() == 1 && said.contains("statistics are missing"), "{said}");
@@ -268,24 +261,11 @@ fn a_report_to_standard_output_takes_nothing_from_what_the_program_wrote_there()
 /// Signals ignored and blocked, as a program finds them that was started with those given.
 fn signals(program: &mut std::process::Command, ignored: &'static [i32], blocked: &'static [i32]) -> String {
     program.args(["grep", "-E", "Sig(Ign|Blk|Pnd)|ShdPnd", "/proc/self/status"]);
-    let set = move || {
-        // SAFETY: async-signal-safe; the set is a local.
-        unsafe {
-            let mut set = std::mem::zeroed();
-            libc::sigemptyset(&raw mut set);
-            for signal in blocked {
-                libc::sigaddset(&raw mut set, *signal);
-            }
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
-            for signal in 1..32 {
-                let how = if ignored.contains(&signal) { libc::SIG_IGN } else { libc::SIG_DFL };
-                libc::signal(signal, how);
-            }
-        }
-        Ok(())
-    };
-    // SAFETY: as above.
-    unsafe { program.pre_exec(set) };
+    program.before(move || {
+        block(blocked);
+        (1..32).for_each(|signal| act(&[signal], libc::SIG_DFL));
+        act(ignored, libc::SIG_IGN);
+    });
     let output = program.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -312,13 +292,7 @@ fn signals_are_ignored_and_blocked_as_without_the_command() {
 /// What a program says, and how it ends, that is started with this action for a signal, when the command is sent that.
 fn said_when_sent(program: &[&str], number: i32, action: libc::sighandler_t) -> (String, Option<i32>) {
     let (mut child, mut output) = started(program, |command| {
-        let set = move || {
-            // SAFETY: async-signal-safe; neither action runs code of this process.
-            unsafe { libc::signal(number, action) };
-            Ok(())
-        };
-        // SAFETY: as above.
-        unsafe { command.pre_exec(set) };
+        command.before(move || act(&[number], action));
     });
     let mut text = String::new();
     output.read_line(&mut text).unwrap();
@@ -362,25 +336,7 @@ fn an_ignored_signal_reaches_a_program_that_handles_it() {
 #[test]
 fn a_program_runs_where_a_filter_forbids_pidfd_open() {
     let (mut child, mut output) = started(&["--quiet", "--", "sh", "-c", "echo ran; exit 3"], |command| {
-        let forbid = || {
-            let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-            let number = libc::SYS_pidfd_open as u32;
-            let steps = [
-                step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-                step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number),
-                step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-                step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-            ];
-            let filter = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_ptr().cast_mut() };
-            // SAFETY: async-signal-safe; the filter is a local.
-            let set = unsafe {
-                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-                    | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter)
-            };
-            if set == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-        };
-        // SAFETY: as above.
-        unsafe { command.pre_exec(forbid) };
+        command.before(|| forbid(libc::SYS_pidfd_open, libc::EPERM));
     });
     let mut text = String::new();
     output.read_to_string(&mut text).unwrap();
@@ -418,15 +374,8 @@ fn streams_seen(mut command: std::process::Command, closed: &'static [i32]) -> S
     let seen = place.path().join("seen");
     let script = "n=; for s in 0 1 2; do [ -e /proc/$$/fd/$s ] && n=$n$s; done; echo \"$n\" > \"$0\"";
     command.args(["-c", script]).arg(&seen).env_remove("LD_PRELOAD");
-    let close = move || {
-        for stream in closed {
-            // SAFETY: async-signal-safe; takes a number.
-            unsafe { libc::close(*stream) };
-        }
-        Ok(())
-    };
-    // SAFETY: as above.
-    unsafe { command.pre_exec(close) };
+    // SAFETY: takes a number.
+    command.before(move || closed.iter().for_each(|stream| unsafe { assert_eq!(libc::close(*stream), 0) }));
     assert!(command.status().unwrap().success(), "{closed:?}");
     fs::read_to_string(&seen).unwrap()
 }

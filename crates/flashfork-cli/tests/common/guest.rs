@@ -2,13 +2,11 @@
 //! that pass bytes on.
 #![allow(dead_code, reason = "not every test that has this module uses all of it")]
 
-use super::common;
+use super::common::{self, Before, act};
 use flashfork_proto::{api, shell::ClaimTimes};
-use nix::sys::signal::{SigHandler, Signal};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -80,15 +78,7 @@ impl Guest {
 
 /// What runs in the background of a script ignores SIGINT and SIGQUIT, and so would its children.
 fn with_signals(command: &mut Command) -> &mut Command {
-    let defaults = || {
-        for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP] {
-            // SAFETY: a default action runs no code of this process.
-            unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl)? };
-        }
-        Ok(())
-    };
-    // SAFETY: system calls.
-    unsafe { command.pre_exec(defaults) }
+    command.before(|| act(&[libc::SIGINT, libc::SIGQUIT, libc::SIGHUP], libc::SIG_DFL))
 }
 
 impl Drop for Guest {

@@ -3,6 +3,11 @@
 
 use std::{process::Command, sync::Once};
 
+#[allow(dead_code, unused_imports, reason = "not every test that has this module needs all of it")]
+mod before;
+#[allow(unused_imports, reason = "as above")]
+pub use before::{Before, act, block, forbid, limit};
+
 /// The launcher, with the command beside it.
 pub fn flashfork() -> &'static str {
     static BUILT: Once = Once::new();
