@@ -1,7 +1,7 @@
 //! Servers on their own port that are warmed anew: their template lets go of the port for the new one.
 
 use crate::listen::{ask, end, free, listening};
-use crate::place::{Place, assert_says, good, line, stderr, until};
+use crate::place::{Place, assert_says, good, line, state, stderr, until};
 use std::fs;
 use std::io::{Read, Write};
 use std::process::{Child, Output};
@@ -9,10 +9,6 @@ use std::{net::TcpStream, path::PathBuf};
 
 /// Answers with its word on the port of its argument.
 const SERVER: &str = r#"
-#include <arpa/inet.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 int main(int argc, char **argv) {
 #ifndef WORD
     return 3;
@@ -128,7 +124,7 @@ fn a_server_on_a_port_of_its_own_is_warmed_anew_there() {
     answers(server.port, "two");
     assert!(waiting.read(&mut [0; 9]).is_err(), "it was reset");
     assert_ne!(server.place.template_pid(), first);
-    until("the old one has ended", || crate::place::state(first).is_none());
+    until("the old one has ended", || state(first).is_none());
     server.end(clone);
 }
 

@@ -2,6 +2,7 @@
 
 use crate::place::{assert_says, both, good, kill, stderr, stdout, until};
 use crate::programs::Program;
+use std::fs;
 use std::{io::Read, process::Stdio};
 
 /// Each waits until all is through, and has transferred a part.
@@ -10,8 +11,6 @@ fn calls_that_had_transferred_a_part_go_on_with_the_rest() {
     Program::new(
         r#"
 #include <sys/sendfile.h>
-#include <sys/uio.h>
-#include <sys/random.h>
 #define BIG 1000000
 static int p[2], s[2], t2[2], v[2], m[2], sf[2], d[2];
 static char data[BIG]; static volatile int tids[16]; static char line[16][200];
@@ -52,8 +51,6 @@ int main(void) {
 fn random_bytes_zeros_and_copies_of_files_are_not_cut_short() {
     Program::new(
         r#"
-#include <sys/random.h>
-#include <sys/uio.h>
 #define BIG (64 << 20)
 static volatile int stop, rounds[4], shorts[4];
 static void *randoms(void *x) { char *b = malloc(BIG); while (!stop) { errno = 0; if (getrandom(b, BIG, 0) != BIG) shorts[0]++; rounds[0]++; } return 0; }
@@ -83,7 +80,7 @@ static volatile int tid; static char b[300000];
 static void *writes(void *x) { tid = gettid(); ssize_t n = write(2, b, sizeof b); printf("wrote %zd\n", n); return 0; }
 int main(void) {
     for (int i = 0; i < (int)sizeof b; i++) b[i] = 'a' + i % 23;
-    pthread_t t; pthread_create(&t, 0, writes, 0); while (!tid) usleep(1000); until_asleep(tid);
+    pthread_t t = thread_of(writes); until_tid_asleep(&tid);
     READY;
     pthread_join(t, 0); return 0;
 }
@@ -134,8 +131,7 @@ fn what_could_not_go_on_is_refused() {
 static int s[2]; static volatile int tid;
 static void *reads(void *x) { int least = 100; setsockopt(s[0], SOL_SOCKET, SO_RCVLOWAT, &least, 4); char b[200]; tid = gettid(); recv(s[0], b, 200, 0); return 0; }
 int main(void) {
-    socketpair(AF_UNIX, SOCK_STREAM, 0, s); pthread_t t; pthread_create(&t, 0, reads, 0); while (!tid) usleep(1000);
-    until_asleep(tid); write(s[1], "some", 4);
+    socketpair(AF_UNIX, SOCK_STREAM, 0, s); pthread_t t = thread_of(reads); until_tid_asleep(&tid); write(s[1], "some", 4);
     for (int left = 1; left; usleep(1000)) ioctl(s[0], FIONREAD, &left);
     until_asleep(tid);
     READY; return 0;
@@ -155,13 +151,11 @@ int main(void) {
 fn a_thread_that_waits_to_be_connected_is_refused() {
     let program = Program::new(
         r#"
-static volatile int tid; static int waits; static struct sockaddr_in a = {AF_INET, 0, {0}};
+static volatile int tid; static int waits; static struct sockaddr_in a;
 static void *connects(void *x) { tid = gettid(); connect(waits, (void *)&a, sizeof a); return 0; }
 int main(void) {
-    int l = socket(AF_INET, SOCK_STREAM, 0), first = socket(AF_INET, SOCK_STREAM, 0); socklen_t n = sizeof a; a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    bind(l, (void *)&a, n); listen(l, 0); getsockname(l, (void *)&a, &n); connect(first, (void *)&a, n); waits = socket(AF_INET, SOCK_STREAM, 0);
-    pthread_t t; pthread_create(&t, 0, connects, 0); while (!tid) usleep(1000);
-    until_asleep(tid);
+    int l = listener(&a); listen(l, 0); connected(&a); waits = socket(AF_INET, SOCK_STREAM, 0);
+    pthread_t t = thread_of(connects); until_tid_asleep(&tid);
     READY; return 0;
 }
 "#,
@@ -185,8 +179,8 @@ static void *other(void *x) {
 int main(int count, char **all) {
     int restart = !strcmp(all[2], "restart"); name = all[1]; pipe(p);
     struct sigaction a = {.sa_handler = on_signal, .sa_flags = restart ? SA_RESTART : 0}; sigaction(SIGUSR1, &a, 0);
-    sigset_t s; sigemptyset(&s); sigaddset(&s, SIGUSR1); pthread_sigmask(SIG_BLOCK, &s, 0);
-    pthread_t t; pthread_create(&t, 0, other, 0); pthread_sigmask(SIG_UNBLOCK, &s, 0);
+    sigset_t s = blocked(SIGUSR1, 0);
+    pthread_t t = thread_of(other); pthread_sigmask(SIG_UNBLOCK, &s, 0);
     char b; int r = !strcmp(all[2], "poll") ? poll(0, 0, -1) : read(p[0], &b, 1);
     printf("%d %d %d\n", r, r == -1 ? errno == EINTR : 0, handled); return 0;
 }
@@ -198,11 +192,11 @@ int main(int count, char **all) {
         let name = file.to_str().unwrap();
         let command = ["warm", "--threads", "--ready", "idle:2", call, "--", program.path(), name, call];
         let warm = place.flashfork(&command).stderr(Stdio::piped()).spawn().unwrap();
-        let written = || std::fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n'));
+        let written = || fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n'));
         until("it waits", || written().is_some());
         let pid: i32 = written().unwrap().trim().parse().unwrap();
         kill(pid, libc::SIGSTOP);
-        let stopped = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ");
+        let stopped = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ");
         until("it is stopped", stopped);
         kill(pid, libc::SIGUSR1);
         good(warm.wait_with_output().unwrap());
@@ -222,7 +216,7 @@ static int p[2], ended; static volatile int tid; static char big[1 << 20];
 static void end(int *x) { ended += *x; }
 static void *other(void *x) { int one __attribute__((cleanup(end))) = 1; tid = gettid(); write(p[1], big, sizeof big); return 0; }
 int main(void) {
-    pthread_t t; void *r; pipe(p); pthread_create(&t, 0, other, 0); while (!tid) usleep(1000); until_asleep(tid);
+    pthread_t t; void *r; pipe(p); pthread_create(&t, 0, other, 0); until_tid_asleep(&tid);
     READY; until_asleep(tid);
     printf("%d ", pthread_cancel(t)); printf("%d ", pthread_join(t, &r)); printf("%d %d\n", r == PTHREAD_CANCELED, ended);
 }

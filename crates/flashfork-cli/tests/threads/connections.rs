@@ -1,6 +1,6 @@
 //! Connections to others: their ends, what had come of them, and those that wait to be accepted.
 
-use crate::place::{both, stdout};
+use crate::place::{both, rest, stdout};
 use crate::programs::Program;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -56,8 +56,7 @@ fn a_template_ends_connections_of_its_own_and_of_unix_sockets() {
         r#"
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
-    int l = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
-    bind(l, (void *)&a, n); listen(l, 5); getsockname(l, (void *)&a, &n); connect(fd, (void *)&a, n); int in = accept(l, 0, 0);
+    struct sockaddr_in a; int l = listener(&a), fd = connected(&a), in = accept(l, 0, 0);
     write(fd, "unread", 6);
     another();
     int clone = READY;
@@ -79,7 +78,7 @@ static int fd;
 static void *serve(void *x) { for (;;) { int c = accept(fd, 0, 0); char b[64]; int n = read(c, b, 64); dprintf(c, "answer to %.*s", n, b); close(c); } }
 int main(void) {
     printf("%d\n", listens(&fd)); fflush(stdout);
-    pthread_t t; pthread_create(&t, 0, serve, 0);
+    pthread_t t = thread_of(serve);
     READY;
     char b[8]; while (read(0, b, 8) > 0);
 }
@@ -95,8 +94,7 @@ int main(void) {
         let mut command = program.place.flashfork(&["clone", "t"]);
         let mut clone = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         for (i, connection) in early.iter_mut().enumerate() {
-            let mut answer = String::new();
-            connection.read_to_string(&mut answer).unwrap();
+            let answer = rest(connection);
             assert_eq!(answer, format!("answer to {i}"));
         }
         drop(clone.stdin.take());
@@ -110,11 +108,10 @@ fn a_clone_does_not_end_a_socket_at_which_others_listen() {
     let program = Program::new(
         r#"
 int main(void) {
-    int fd = socket(AF_INET, SOCK_STREAM, 0), s[2]; struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
-    bind(fd, (void *)&a, n); listen(fd, 16); getsockname(fd, (void *)&a, &n); socketpair(AF_UNIX, SOCK_STREAM, 0, s);
+    struct sockaddr_in a; int fd = listener(&a), s[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, s);
     another();
     READY;
-    int own = socket(AF_INET, SOCK_STREAM, 0); connect(own, (void *)&a, n); int in = accept(fd, 0, 0); printf("%d ", in >= 0);
+    int own = connected(&a), in = accept(fd, 0, 0); printf("%d ", in >= 0);
     printf("%d %d ", shutdown(fd, SHUT_RDWR), errno == ENOTCONN);
     printf("%d ", shutdown(in, SHUT_RDWR)); printf("%d ", shutdown(s[0], SHUT_WR)); printf("%d\n", shutdown(own, SHUT_RDWR));
 }
@@ -134,18 +131,17 @@ fn a_clone_hears_no_more_of_a_socket_that_it_has_closed() {
     Program::new(
         r#"
 int main(void) {
-    int fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0); struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
-    bind(fd, (void *)&a, n); listen(fd, 16); getsockname(fd, (void *)&a, &n);
+    struct sockaddr_in a; int fd = listener(&a), set = epoll_create1(0);
     struct epoll_event e = {EPOLLIN, {.u64 = 7}}; epoll_ctl(set, EPOLL_CTL_ADD, fd, &e);
     another();
     READY;
-    int late = epoll_create1(0), copy = dup(fd), out = socket(AF_INET, SOCK_STREAM, 0); epoll_ctl(late, EPOLL_CTL_ADD, fd, &e);
-    connect(out, (void *)&a, n); struct pollfd p = {fd, POLLIN, 0}; poll(&p, 1, -1);
+    int late = epoll_create1(0), copy = dup(fd), out; epoll_ctl(late, EPOLL_CTL_ADD, fd, &e);
+    out = connected(&a); struct pollfd p = {fd, POLLIN, 0}; poll(&p, 1, -1);
     printf("%d %d ", epoll_wait(set, &e, 1, 0), epoll_wait(late, &e, 1, 0));
     close(copy); printf("%d ", epoll_wait(set, &e, 1, 0));
-    int in = accept(fd, 0, 0); close(out); out = socket(AF_INET, SOCK_STREAM, 0); connect(out, (void *)&a, n); poll(&p, 1, -1);
+    int in = accept(fd, 0, 0); close(out); out = connected(&a); poll(&p, 1, -1);
     pid_t child = fork(); if (!child) { close(fd); _exit(0); } waitpid(child, 0, 0); printf("%d ", epoll_wait(set, &e, 1, 0));
-    close(accept(fd, 0, 0)); int last = socket(AF_INET, SOCK_STREAM, 0); connect(last, (void *)&a, n); poll(&p, 1, -1);
+    close(accept(fd, 0, 0)); connected(&a); poll(&p, 1, -1);
     close(fd); printf("%d %d\n", epoll_wait(set, &e, 1, 0), epoll_wait(late, &e, 1, 0));
     return in < 0;
 }

@@ -1,7 +1,8 @@
 //! What clones have open is their own.
 
-use crate::place::{both, good, stderr, stdout};
+use crate::place::{Start, both, rest, stderr, stdout};
 use crate::{listen::warm, programs::Program};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
@@ -26,10 +27,10 @@ int main(void) {
     set = epoll_create1(EPOLL_CLOEXEC); here = eventfd(0, EFD_NONBLOCK); there = eventfd(0, 0);
     int counts = eventfd(3, EFD_SEMAPHORE), sums = eventfd(5, 0), timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
     struct itimerspec it = {{0, 0}, {1000, 0}}; timerfd_settime(timer, 0, &it, 0);
-    sigset_t s; sigemptyset(&s); sigaddset(&s, SIGUSR1); pthread_sigmask(SIG_BLOCK, &s, 0); int signals = signalfd(-1, &s, SFD_NONBLOCK);
+    sigset_t s = blocked(SIGUSR1, 0); int signals = signalfd(-1, &s, SFD_NONBLOCK);
     struct epoll_event e = {EPOLLIN | EPOLLET, {.u32 = 4711}}; epoll_ctl(set, EPOLL_CTL_ADD, here, &e);
     int copy = dup(there);
-    pthread_t t; pthread_create(&t, 0, echo, 0);
+    pthread_t t = thread_of(echo);
     uint64_t v = 1; write(here, &v, 8); read(there, &v, 8);
     READY;
     for (int i = 0; i < 2000; i++) { v = 2; write(here, &v, 8); read(copy, &v, 8); if (v != 2) { printf("%lu\n", (unsigned long)v); return 1; } }
@@ -54,7 +55,7 @@ fn clones_have_no_descriptor_that_the_program_has_not() {
     program.warm(&[]);
     let clone = || program.cloned();
     assert_eq!((stdout(&clone()), stderr(&clone())), ("0 1 2 ", ""));
-    good(program.place.run(&["rm", "t"]));
+    program.place.remove();
     // Where output and errors are one pipe they are parted.
     let (read, write) = std::io::pipe().unwrap();
     let mut warm = program.place.flashfork(&program.warms());
@@ -77,7 +78,7 @@ fn a_file_under_a_number_of_the_engines_is_the_programs() {
     );
     let go = program.place.at("go");
     warm(&program.place, "line:^up$", &[program.path(), go.to_str().unwrap()]);
-    std::fs::write(&go, "").unwrap();
+    fs::write(&go, "").unwrap();
     let clone = program.cloned();
     assert_eq!(both(&clone), ("200 202\n", ""));
 }
@@ -254,9 +255,7 @@ fn a_connection_that_was_reset_is_at_its_end() {
         r#"
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
-    int l = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
-    bind(l, (void *)&a, n); listen(l, 5); getsockname(l, (void *)&a, &n); connect(fd, (void *)&a, n); close(l);
+    struct sockaddr_in a; int l = listener(&a), fd = connected(&a); close(l);
     struct pollfd p = {fd, POLLIN, 0}; poll(&p, 1, -1);
     another();
     READY;
@@ -264,8 +263,7 @@ int main(void) {
 }
 "#,
     );
-    program.warm(&[]);
-    assert_eq!(stdout(&program.cloned()), "0\n");
+    program.clones_say(1, 1, "0\n");
 }
 
 #[test]
@@ -278,7 +276,7 @@ static void *serve(void *x) {
 }
 int main(void) {
     int port = listens(&fd);
-    pthread_t t; pthread_create(&t, 0, serve, 0);
+    pthread_t t = thread_of(serve);
     READY;
     printf("%d\n", port); fflush(stdout);
     char b[8]; while (read(0, b, 8) > 0);
@@ -288,7 +286,7 @@ int main(void) {
     program.warm(&[]);
     let mut clones = [(); 2].map(|()| {
         let mut command = program.place.flashfork(&["clone", "t"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+        command.start_talk()
     });
     let ports = clones.each_mut().map(|clone| {
         let mut line = String::new();
@@ -299,8 +297,7 @@ int main(void) {
     for i in 0..20 {
         let mut connection = TcpStream::connect(("127.0.0.1", ports[0])).unwrap();
         connection.write_all(format!("word {i}").as_bytes()).unwrap();
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).unwrap();
+        let answer = rest(connection);
         assert!(answer.ends_with(&format!(":word {i}")), "{answer}");
     }
     for mut clone in clones {
@@ -336,14 +333,13 @@ int main(void) {
 #[test]
 fn copies_of_output_and_errors_that_were_one_file_are_told_apart() {
     let program = Program::new(COPIES);
-    let (mut read, write) = std::io::pipe().unwrap();
+    let (read, write) = std::io::pipe().unwrap();
     let command = program.warms();
     let mut command = program.place.flashfork(&command);
     let mut warm = command.stdout(write.try_clone().unwrap()).stderr(write).spawn().unwrap();
     // Its ends of the pipe.
     drop(command);
-    let mut said = String::new();
-    read.read_to_string(&mut said).unwrap();
+    let said = rest(read);
     assert!(warm.wait().unwrap().success() && said.starts_with("out err 1 2 "), "{said}");
     let clone = program.cloned();
     assert_eq!(both(&clone), ("out 1 ", "err 2 "));
@@ -354,11 +350,11 @@ fn copies_of_output_and_errors_that_were_one_file_are_told_apart() {
 fn copies_of_output_and_errors_that_are_one_file_are_refused() {
     let program = Program::new(COPIES);
     let path = program.place.at("log");
-    let file = std::fs::File::create(&path).unwrap();
+    let file = fs::File::create(&path).unwrap();
     let command = program.warms();
     let mut warm = program.place.flashfork(&command);
     assert!(!warm.stdout(file.try_clone().unwrap()).stderr(file).status().unwrap().success());
-    let said = std::fs::read_to_string(&path).unwrap();
+    let said = fs::read_to_string(&path).unwrap();
     assert!(said.starts_with("out err 1 2 ") && said.contains("which are one file or socket"), "{said}");
 }
 
@@ -382,9 +378,7 @@ int main(void) {
 }
 "#,
     );
-    program.warm(&[]);
-    let clone = program.cloned();
-    assert_eq!(both(&clone), ("out err ", ""));
+    program.clones_say(1, 1, "out err ");
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! How clones begin and end, and that nothing is left of them.
 
-use crate::place::{Place, both, good, kill, pids, signal, state, stderr, stdout, until};
+use crate::place::{
+    Before, Place, Start, act, block, both, first_line, kill, limit, often, pid, pids, signal, state, stderr, stdout,
+    until,
+};
 use crate::programs::Program;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
 use std::{os::fd::AsRawFd, path::Path};
 
 /// Does what its last argument says, with a thread beside it.
@@ -59,23 +61,22 @@ int main(int argc, char **argv) {
 fn both_threads_have_what_the_kernel_hands_on_from_their_caller() {
     let program = Program::new(KERNEL);
     program.warm(&[]);
-    let under = |mut command: std::process::Command| {
-        // SAFETY: system calls with numbers and a local, and a small file is written.
-        unsafe {
-            command.pre_exec(|| {
+    let under = |mut command: Command| {
+        let set = || {
+            // SAFETY: takes numbers, and a structure that is a local.
+            unsafe {
                 libc::sched_setscheduler(0, libc::SCHED_BATCH, &libc::sched_param { sched_priority: 0 });
                 libc::syscall(libc::SYS_ioprio_set, 1, 0, 3 << 13);
                 libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
                 libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-                let stacks = libc::rlimit { rlim_cur: 5_000_000, rlim_max: libc::RLIM_INFINITY };
-                libc::setrlimit(libc::RLIMIT_STACK, &raw const stacks);
-                fs::write("/proc/self/coredump_filter", "0x13")
-            });
-        }
-        command.output().unwrap()
+            }
+            limit(libc::RLIMIT_STACK, 5_000_000, libc::RLIM_INFINITY);
+            fs::write("/proc/self/coredump_filter", "0x13").unwrap();
+        };
+        command.before(set).output().unwrap()
     };
     let clone = under(program.place.flashfork(&["clone", "t"]));
-    let plain = under(std::process::Command::new(program.path()));
+    let plain = under(Command::new(program.path()));
     assert_eq!(both(&clone), (stdout(&plain), ""));
     assert_eq!(stdout(&plain).lines().count(), 2);
 }
@@ -88,9 +89,8 @@ fn warmed() -> Program {
 
 /// A clone that has said that it runs.
 fn running(place: &Place, what: &str) -> Child {
-    let mut child = place.flashfork(&["clone", "t", what]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let mut child = place.flashfork(&["clone", "t", what]).start();
+    let line = first_line(&mut child.stdout);
     assert_eq!(line, "runs\n");
     child
 }
@@ -130,20 +130,13 @@ fn what_is_the_callers_is_the_clones() {
     fs::create_dir(&directory).unwrap();
     let mut command = program.place.flashfork(&["clone", "t", "place"]);
     command.current_dir(&directory).env("ONE", "1");
-    // SAFETY: async-signal-safe calls only.
-    unsafe {
-        command.pre_exec(|| {
-            libc::umask(0o027);
-            let limit = libc::rlimit { rlim_cur: 123, rlim_max: 200 };
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigaddset(&raw mut set, libc::SIGUSR2);
-            libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-            libc::signal(libc::SIGHUP, libc::SIG_IGN);
-            libc::nice(3);
-            Ok(())
-        });
-    }
+    command.before(|| {
+        limit(libc::RLIMIT_NOFILE, 123, 200);
+        block(&[libc::SIGUSR2]);
+        act(&[libc::SIGHUP], libc::SIG_IGN);
+        // SAFETY: takes numbers.
+        unsafe { (libc::umask(0o027), libc::nice(3)) };
+    });
     let clone = command.output().unwrap();
     // SAFETY: asks for this process's own.
     let nice = (3 + unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }).min(19);
@@ -155,7 +148,7 @@ fn what_is_the_callers_is_the_clones() {
 fn a_clone_that_stops_stops_its_caller() {
     let program = warmed();
     let mut clone = running(&program.place, "waits");
-    let pid = i32::try_from(clone.id()).unwrap();
+    let pid = pid(&clone);
     signal(&clone, libc::SIGTSTP);
     until("both stop", || state(pid) == Some('T'));
     signal(&clone, libc::SIGCONT);
@@ -176,7 +169,7 @@ fn nothing_is_left_of_a_removed_template() {
     for _ in 0..5 {
         assert_eq!(program.place.run(&["clone", "t", "exit"]).status.code(), Some(7));
     }
-    good(program.place.run(&["rm", "t"]));
+    program.place.remove();
     until("all is gone", || all(&program.place).is_empty());
 }
 
@@ -224,8 +217,8 @@ fn nothing_is_left_of_what_is_killed() {
 }
 
 /// Times that something is killed; in `make test-all`.
-const KILLED: u64 = 24;
-const MANY_KILLED: u64 = 1000;
+const KILLED: usize = 24;
+const MANY_KILLED: usize = 1000;
 
 /// Any process of the template's or the command's, while it is warmed, cloned, or ends. A namespace is there while a
 /// process is, or a descriptor.
@@ -238,7 +231,7 @@ fn whatever_is_killed_at_any_moment_nothing_is_left() {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (chance >> 33) % below
     };
-    let rounds = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { MANY_KILLED } else { KILLED };
+    let rounds = often(KILLED, MANY_KILLED);
     let mut open = None;
     for round in 0..rounds {
         if place.list().is_empty() && round % 3 > 0 {
@@ -305,7 +298,7 @@ fn namespaces_whose_init_was_killed_are_replaced() {
     for _ in 0..3 {
         assert_eq!(place.run(&["clone", "t", "exit"]).status.code(), Some(7));
     }
-    good(place.run(&["rm", "t"]));
+    place.remove();
     until("all is gone", || all(place).is_empty());
 }
 
@@ -322,7 +315,7 @@ fn what_a_clone_leaves_in_the_background_runs_on() {
     let left = pids(&program.place, "program");
     assert_eq!(left.len(), 1);
     let left = left[0];
-    good(program.place.run(&["rm", "t"]));
+    program.place.remove();
     assert!(state(left).is_some());
     kill(left, libc::SIGKILL);
     until("all is gone", || all(&program.place).is_empty());

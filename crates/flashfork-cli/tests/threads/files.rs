@@ -1,6 +1,6 @@
 //! Open files are each clone's own, also those with no name.
 
-use crate::place::{assert_says, line, until};
+use crate::place::{assert_says, line};
 use crate::programs::Program;
 
 #[test]
@@ -68,12 +68,10 @@ fn what_can_not_be_copied_or_opened_again_is_refused() {
         ),
     ];
     for (statement, reason) in CASES {
-        let program = Program::new(&format!(
-            "static void *other(void *x) {{ for (;;) pause(); }}\nint main(void) {{ pthread_t t; pthread_create(&t, 0, other, 0);\n{statement}\nREADY; return 0; }}"
-        ));
+        let program = Program::new(&format!("int main(void) {{ another();\n{statement}\nREADY; return 0; }}"));
         let refused = program.try_warm(&[]);
         assert_says(line(&refused), reason);
-        until("all is gone", || crate::place::pids(&program.place, "").is_empty());
+        program.place.until_empty();
     }
 }
 
@@ -81,7 +79,6 @@ fn what_can_not_be_copied_or_opened_again_is_refused() {
 fn a_directory_that_was_read_to_its_end_is_read_again() {
     Program::new(
         r#"
-#include <dirent.h>
 static int rest(DIR *d) { int n = 0; while (readdir(d)) n++; return n; }
 int main(void) {
     DIR *d = opendir("/usr/include"); rest(d);

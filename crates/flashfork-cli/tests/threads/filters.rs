@@ -1,8 +1,8 @@
 //! Where a container's filter refuses calls that a template with threads needs.
 
-use crate::place::{Place, both, good, line, pids, stderr, until};
+use crate::place::{Before, Place, both, forbid, line, stderr};
 use crate::programs::Program;
-use std::{os::unix::process::CommandExt, process::Command};
+use std::process::Command;
 
 /// Calls, what they are refused with, and what is said.
 const REFUSED: [(i64, i32, &str); 9] = [
@@ -19,30 +19,7 @@ const REFUSED: [(i64, i32, &str); 9] = [
 
 /// Under a filter that refuses this call.
 fn under(mut command: Command, call: i64, errno: i32) -> Command {
-    let filter = [
-        // Load the call's number; if it is not this one skip an instruction.
-        libc::sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: 0 },
-        libc::sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt: 0, jf: 1, k: call as u32 },
-        libc::sock_filter {
-            code: (libc::BPF_RET | libc::BPF_K) as u16,
-            jt: 0,
-            jf: 0,
-            k: libc::SECCOMP_RET_ERRNO | errno as u32,
-        },
-        libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
-    ];
-    let enter = move || {
-        let mut filter = filter;
-        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-        // SAFETY: takes numbers, and a program that is a local.
-        let failed = unsafe {
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-                | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
-        };
-        if failed == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-    };
-    // SAFETY: async-signal-safe calls only.
-    unsafe { command.pre_exec(enter) };
+    command.before(move || forbid(call, errno));
     command
 }
 
@@ -63,7 +40,7 @@ fn what_a_filter_refuses_is_said_in_one_line_with_what_still_works() {
         assert!(said.contains("can't be a template with threads") && said.contains(reason), "{call}: {said}");
         assert!(said.contains("templates of programs with one thread (without --threads)"), "{call}: {said}");
         assert!(program.place.list().is_empty());
-        until("all is gone", || pids(&program.place, "").is_empty());
+        program.place.until_empty();
     }
 }
 
@@ -76,6 +53,6 @@ fn templates_with_one_thread_need_nothing_that_a_filter_refuses() {
         assert!(warm.status.success(), "{call}: {}", stderr(&warm));
         let clone = under(place.flashfork(&["clone", "t", "-c", "echo $((6 * 7))"]), call, errno).output().unwrap();
         assert_eq!(both(&clone), ("42\n", ""), "{call}");
-        good(place.run(&["rm", "t"]));
+        place.remove();
     }
 }

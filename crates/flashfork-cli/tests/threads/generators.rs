@@ -16,20 +16,18 @@ static void print(void) {
 static void *other(void *x) { unsigned char b; for (int l = 0; l < 3; l++) draw(l, &b, 1); go = 1; while (go < 2) usleep(1000); print(); return 0; }
 int main(void) {
     LOAD; unsigned char b; for (int l = 0; l < 3; l++) draw(l, &b, 1);
-    pthread_t t; pthread_create(&t, 0, other, 0); while (!go) usleep(1000);
+    pthread_t t = thread_of(other); while (!go) usleep(1000);
     READY;
     print(); go = 2; pthread_join(t, 0); return 0;
 }
 "#;
 
 const GNUTLS: &str = r#"
-#include <dlfcn.h>
 static int (*draw)(int, void *, size_t);
 #define LOAD draw = dlsym(dlopen("libgnutls.so.30", RTLD_NOW | RTLD_LOCAL), "gnutls_rnd")
 "#;
 
 const GCRYPT: &str = r#"
-#include <dlfcn.h>
 static void (*nonce)(void *, size_t), (*any)(void *, size_t, int);
 static void draw(int level, void *to, size_t len) { if (level) any(to, len, level); else nonce(to, len); }
 #define LOAD void *l = dlopen("libgcrypt.so.20", RTLD_NOW); nonce = dlsym(l, "gcry_create_nonce"); any = dlsym(l, "gcry_randomize")
@@ -38,14 +36,7 @@ static void draw(int level, void *to, size_t len) { if (level) any(to, len, leve
 #[test]
 fn clones_draw_no_random_numbers_of_gnutls_or_libgcrypt_alike() {
     for library in [GNUTLS, GCRYPT] {
-        let program = Program::new(&format!("{library}{DRAWS}"));
-        program.warm(&[]);
-        let clones = [(); 3].map(|()| program.cloned());
-        let mut all: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).lines()).collect();
-        assert_eq!(all.len(), 3 * 6);
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), 3 * 6);
+        Program::new(&format!("{library}{DRAWS}")).draws_in_clones(6);
     }
 }
 
@@ -53,7 +44,6 @@ fn clones_draw_no_random_numbers_of_gnutls_or_libgcrypt_alike() {
 fn a_program_with_nss_is_refused() {
     let program = Program::new(
         r#"
-#include <dlfcn.h>
 int main(void) {
     int (*begin)(const char *) = dlsym(dlopen("libnss3.so", RTLD_NOW), "NSS_NoDB_Init"); if (begin(".")) return 1;
     another(); READY; return 0;
@@ -70,7 +60,6 @@ int main(void) {
 fn a_generator_that_counts_forks_notices_a_clone() {
     let program = Program::new(
         r#"
-#include <sys/random.h>
 static unsigned long forks, known, state; static volatile int torn, go;
 static void count(void) { __atomic_fetch_add(&forks, 1, __ATOMIC_RELAXED); }
 static void tear_down(void) { torn = 1; __atomic_fetch_add(&forks, 1, __ATOMIC_RELAXED); }
@@ -86,13 +75,7 @@ int main(void) {
 }
 "#,
     );
-    program.warm(&[]);
-    let clones = [(); 3].map(|()| program.cloned());
-    let mut all: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).lines()).collect();
-    assert!(clones.iter().all(|clone| clone.status.success()));
-    all.sort_unstable();
-    all.dedup();
-    assert_eq!(all.len(), 3 * 2);
+    program.draws_in_clones(2);
 }
 
 /// Rust's `rand` has that name in its messages. What says that it renews it is believed.
@@ -125,7 +108,6 @@ int main(void) {{
 fn generators_of_threads_are_renewed_by_a_function_that_counts() {
     let program = Program::new(
         r#"
-#include <sys/random.h>
 static const char *volatile named = "/registry/rand-0.9.2/src/rngs/thread.rs";
 static unsigned long clones; static __thread unsigned long seen, state; static pthread_barrier_t before, after;
 static int count(void *x) { __atomic_fetch_add(&clones, 1, __ATOMIC_RELAXED); return 0; }
@@ -146,12 +128,7 @@ int main(void) {
 }
 "#,
     );
-    program.warm(&[]);
-    let clones = [(); 3].map(|()| program.cloned());
-    let mut all: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).lines()).collect();
-    all.sort_unstable();
-    all.dedup();
-    assert_eq!(all.len(), 3 * 3);
+    program.draws_in_clones(3);
 }
 
 /// By that BoringSSL, aws-lc and s2n notice a fork: a page that they find wiped.
@@ -166,13 +143,10 @@ static char *filled(size_t size, int with) {
 static void *other(void *x) { while (!go) usleep(1000); printf("%d %d %d\n", wiped[0], wiped[3 << 20], kept[0]); return 0; }
 int main(void) {
     wiped = filled(4 << 20, 7); kept = filled(32 << 20, 8); madvise(wiped, 4 << 20, MADV_WIPEONFORK);
-    pthread_t t; pthread_create(&t, 0, other, 0); READY; go = 1; pthread_join(t, 0); return 0;
+    pthread_t t = thread_of(other); READY; go = 1; pthread_join(t, 0); return 0;
 }
 "#,
     );
     assert_eq!(stdout(&program.plain(&[])), "7 7 8\n");
-    program.warm(&[]);
-    for _ in 0..2 {
-        assert_eq!(stdout(&program.cloned()), "0 0 8\n");
-    }
+    program.clones_say(1, 2, "0 0 8\n");
 }

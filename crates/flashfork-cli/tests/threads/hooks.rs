@@ -1,11 +1,10 @@
 //! What programs have done first in each of their clones: `flashfork_on_clone`.
 
-use crate::place::{both, good, line, stderr, stdout};
+use crate::place::{assert_all_differ, both, good, line, stderr, stdout};
 use crate::programs::Program;
 
 /// Before each program here.
 const HOOKS: &str = r"
-#include <sys/random.h>
 ";
 
 fn program(source: &str) -> Program {
@@ -25,7 +24,7 @@ static int first(void *x) {
 }
 static int second(void *x) { strcat(order, x); strcat(order, getenv("OF_CALLER") ? "yes" : "no"); return 0; }
 int main(void) {
-    pthread_t t; pthread_create(&t, 0, spins, 0); while (!turns) usleep(1000);
+    pthread_t t = thread_of(spins); while (!turns) usleep(1000);
     if (flashfork_on_clone(first, "a") || flashfork_on_clone(second, "b")) return 1;
     READY;
     printf("%s %d\n", order, before == after);
@@ -39,8 +38,7 @@ int main(void) {
     for clone in &clones {
         assert_eq!((stdout(clone), clone.status.code()), ("abyes 1\n", Some(0)), "{}", stderr(clone));
     }
-    let [a, b, c] = clones.each_ref().map(stderr);
-    assert!(a != b && b != c && a != c, "{a} {b} {c}");
+    assert_all_differ(clones.iter().map(stderr));
 }
 
 /// They have run once before, in a clone that is only a trial: nothing of that is seen in the others.
@@ -58,10 +56,7 @@ int main(void) {
 }
 "#,
     );
-    program.warm(&[]);
-    for _ in 0..2 {
-        assert_eq!(stdout(&program.cloned()), "1\n");
-    }
+    program.clones_say(1, 2, "1\n");
 }
 
 /// A program whose hook waits for what another thread holds.
@@ -70,7 +65,7 @@ static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER; static volatile int has
 static void *holds(void *x) { pthread_mutex_lock(&held); has = 1; for (;;) pause(); }
 static int locks(void *x) { pthread_mutex_lock(&held); pthread_mutex_unlock(&held); return 0; }
 int main(void) {
-    pthread_t t; pthread_create(&t, 0, holds, 0); while (!has) usleep(1000);
+    pthread_t t = thread_of(holds); while (!has) usleep(1000);
     if (flashfork_on_clone(locks, 0)) return 1;
     READY; return 0;
 }
@@ -125,7 +120,7 @@ int main(int argc, char **argv) {
         assert_eq!(stdout(&program.cloned()), "runs\n");
         let ended = program.place.flashfork(&["clone", "t"]).env("FAIL", "").output().unwrap();
         assert!(line(&ended).contains("flashfork_on_clone") && stdout(&ended).is_empty(), "{}", stderr(&ended));
-        good(program.place.run(&["rm", "t"]));
+        program.place.remove();
     }
 }
 
@@ -147,7 +142,7 @@ int main(void) {
     let clones = [(); 3].map(|()| program.cloned());
     let all = clones.each_ref().map(both);
     assert!(all.iter().all(|(runs, seed)| *runs == "1\n" && seed.len() == 32), "{all:?}");
-    assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2], "{all:?}");
+    assert_all_differ(all);
 }
 
 /// A program without a template, and one with the most hooks that there may be.
@@ -163,6 +158,5 @@ int main(void) {
 "#,
     );
     assert_eq!(stdout(&program.plain(&[])), "0 \n");
-    program.warm(&[]);
-    assert_eq!(stdout(&program.cloned()), "64 Cannot allocate memory\n");
+    program.clones_say(1, 1, "64 Cannot allocate memory\n");
 }

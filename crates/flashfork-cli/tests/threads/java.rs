@@ -1,6 +1,6 @@
 //! Java: what is renewed in clones, the launcher, and many clones of one.
 
-use crate::place::{Place, assert_says, both, good, line, pids, stderr, stdout, target, until};
+use crate::place::{Place, assert_says, both, good, line, often, pids, rest, signal, stderr, stdout, target, until};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::io::{Read, Write};
@@ -115,7 +115,7 @@ fn threads_that_draw_all_the_time_draw_nothing_alike_once_they_are_cloned() {
         }
         let common: Vec<_> = left.intersection(&right).collect();
         assert!(left.len() > 4 * 600 && common.is_empty(), "{common:?}");
-        good(place.run(&["rm", "t"]));
+        place.remove();
     }
 }
 
@@ -133,7 +133,7 @@ fn a_generator_whose_state_is_in_a_register_draws_nothing_alike_in_clones() {
         assert_eq!((one.len(), other.len()), (4 * 1024, 4 * 1024));
         let common = one.intersection(&other).count();
         assert_eq!(common, 0, "of 4096");
-        good(place.run(&["rm", "t"]));
+        place.remove();
     }
 }
 
@@ -141,8 +141,7 @@ fn a_generator_whose_state_is_in_a_register_draws_nothing_alike_in_clones() {
 fn a_generator_that_nobody_knows_is_refused() {
     let place = place(&[include_str!("java/Strange.java")]);
     let refused = try_warm(&place, &["--ready", "call"], &["Strange"]);
-    let text = line(&refused);
-    assert_says(text, "random numbers would be the same in all clones (Strange$Service)");
+    assert_says(line(&refused), "random numbers would be the same in all clones (Strange$Service)");
 }
 
 /// Nobody is there who could renew it.
@@ -152,15 +151,14 @@ fn a_virtual_machine_in_another_program_is_refused() {
     let program = place.program_with(
         "program",
         r#"
-#include <dlfcn.h>
 int main(int argc, char **argv) { if (!dlopen(argv[1], RTLD_NOW)) return 1; flashfork_ready(0, 0); return 0; }
 "#,
         &["-ldl"],
     );
     let machine = fs::canonicalize(JAVA).unwrap().with_file_name("../lib/server/libjvm.so");
-    let path = [program.to_str().unwrap(), machine.to_str().unwrap()];
+    let path = [&program, machine.to_str().unwrap()];
     let refused = place.run(&[&["warm", "--threads", "--ready", "call", "t", "--"], &path[..]].concat());
-    assert!(line(&refused).contains("otherwise than by the program `java`"), "{}", stderr(&refused));
+    assert_says(line(&refused), "otherwise than by the program `java`");
 }
 
 /// Arguments, environment, working directory, exit status, what is thrown, and the end by `System.exit`.
@@ -195,7 +193,7 @@ fn the_launcher_runs_a_program_in_each_clone_as_java_does() {
         assert_eq!(runs(count, &["where"]), Some(0));
         assert_eq!(runs(count, &["exit"]), Some(7));
         assert_eq!(runs(count, &["throw", "it"]), Some(1));
-        good(place.run(&["rm", "t"]));
+        place.remove();
     }
 }
 
@@ -206,7 +204,7 @@ fn the_launcher_is_found_by_itself() {
     let command = ["warm", "--threads", "t", "--", JAVA, "flashfork.Launch", "Program"];
     good(place.flashfork(&command).env("CLASSPATH", place.path()).output().unwrap());
     assert_eq!(stdout(&place.run(&["clone", "t", "a"])), "1 [a] null false null\n");
-    good(place.run(&["rm", "t"]));
+    place.remove();
     let none = try_warm(&place, &[], &["flashfork.Launch", "Missing"]);
     assert_says(stderr(&none), "there is no class Missing on the class path");
     let ended = try_warm(&place, &[], &["flashfork.Launch", "Program", "exit"]);
@@ -236,7 +234,7 @@ public class Archive {
             let clone = place.cloned();
             assert_eq!(both(&clone), (format!("{left} 1970\n").as_str(), ""), "{engine}");
         }
-        good(place.run(&["rm", "t"]));
+        place.remove();
     }
 }
 
@@ -246,8 +244,7 @@ fn the_launcher_makes_templates_with_threads_alone() {
     let place = Place::new();
     let refused = place.run(&["warm", "t", "--", "java", "flashfork.Launch", "Main"]);
     assert_says(line(&refused), "warm it with `--threads`");
-    let refused = place.run(&["warm", "--threads", "t", "--", "java", "Main"]);
-    assert_says(line(&refused), "put flashfork.Launch in front");
+    place.refuses(&["warm", "--threads", "t", "--", "java", "Main"], "put flashfork.Launch in front");
 }
 
 /// Started without a template it runs the program once.
@@ -264,8 +261,7 @@ fn the_launcher_runs_a_program_plainly_too() {
 fn get(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let answer = rest(stream);
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     answer.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
@@ -289,7 +285,7 @@ fn a_web_server_in_java_answers_in_clones() {
             assert!(pid.parse::<i32>().unwrap() > 1);
         }
         for mut clone in clones {
-            crate::place::signal(&clone, libc::SIGTERM);
+            signal(&clone, libc::SIGTERM);
             // 128 and the signal: how a virtual machine ends by it.
             assert_eq!(clone.wait().unwrap().code(), Some(143));
         }
@@ -300,7 +296,7 @@ fn a_web_server_in_java_answers_in_clones() {
 #[test]
 fn sixty_four_clones_in_java_are_alive_together() {
     const TOGETHER: usize = 64;
-    let count = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 1000 } else { TOGETHER };
+    let count = often(TOGETHER, 1000);
     let place = place(&[include_str!("java/Program.java")]);
     warm(&place, &[], &[&SMALL[..], &["flashfork.Launch", "Program"]].concat());
     assert!(place.cloned().status.success());
@@ -361,7 +357,7 @@ fn at_rest(place: &Place) -> (usize, usize, u64) {
 
 #[test]
 fn many_clones_in_java_leave_nothing() {
-    let count = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 1000 } else { 30 };
+    let count = often(30, 1000);
     let place = place(&[include_str!("java/Program.java")]);
     warm(&place, &[], &[&SMALL[..], &["flashfork.Launch", "Program"]].concat());
     let run = |number: usize| {

@@ -1,8 +1,8 @@
 //! Clones that listen on ports of their callers' in place of their template's.
 
-use crate::place::{Place, assert_says, good, line};
+use crate::place::{Place, assert_says, good, line, rest, until};
 use crate::programs::Program;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 
@@ -15,9 +15,7 @@ pub fn free() -> u16 {
 pub fn ask(port: u16, text: &str) -> String {
     let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
     connection.write_all(text.as_bytes()).unwrap();
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).unwrap();
-    answer
+    rest(connection)
 }
 
 /// A template `t` of a program that is ready there.
@@ -74,7 +72,7 @@ fn clones_listen_on_ports_of_their_callers_at_the_same_time() {
     let mut numbers = std::collections::BTreeSet::new();
     for round in 0..2 {
         for port in ports {
-            crate::place::until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+            until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
             let answer = ask(port, "word");
             let words: Vec<_> = answer.split(' ').collect();
             assert!(words[0] == "word" && words[2].parse::<u32>().unwrap() > round, "{answer}");
@@ -102,7 +100,7 @@ fn of_several_ports_the_one_is_named_in_whose_place_another_comes() {
     assert_says(line(&elsewhere), "t doesn't listen on port 1; it listens on ");
     let clone = listening(&program.place, &[format!("{two}:{new}"), format!("{one}:{newer}")]);
     for port in [new, newer] {
-        crate::place::until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         assert!(ask(port, "x").contains(&format!("port {port} 111")));
     }
     end(clone);
@@ -122,19 +120,18 @@ fn why_a_clone_can_not_listen_there_is_told_before_it_runs() {
     for wrong in ["x", "0", "70000", "1:0", ":7"] {
         assert_eq!(program.place.run(&["clone", "--listen", wrong, "t"]).status.code(), Some(2), "{wrong}");
     }
-    let behind = program.place.run(&["clone", "t", "--listen", &port]);
-    assert_says(line(&behind), "options of `flashfork clone` itself come before the name");
+    program
+        .place
+        .refuses(&["clone", "t", "--listen", &port], "options of `flashfork clone` itself come before the name");
 }
 
 #[test]
 fn a_template_that_listens_nowhere_is_told() {
     let place = Place::with_shell();
-    let refused = place.run(&["clone", "--listen", "8080", "t", "-c", "true"]);
-    assert_says(line(&refused), "t listens on no port of TCP");
-    good(place.run(&["rm", "t"]));
+    place.refuses(&["clone", "--listen", "8080", "t", "-c", "true"], "t listens on no port of TCP");
+    place.remove();
     warm(&place, "idle:0.1", &["/bin/sleep", "1000"]);
-    let refused = place.run(&["clone", "--listen", "8080", "t"]);
-    assert_says(line(&refused), "t listens on no port of TCP");
+    place.refuses(&["clone", "--listen", "8080", "t"], "t listens on no port of TCP");
 }
 
 /// Node listens on IPv6 for both, its loop is in epoll, and its clones answer at once.
@@ -158,7 +155,7 @@ fn servers_of_node_answer_on_ports_of_their_callers() {
     let plain = place.flashfork(&["clone", "t"]).stdout(Stdio::null()).spawn().unwrap();
     let mut numbers = std::collections::BTreeSet::new();
     for port in ports.into_iter().chain([old]) {
-        crate::place::until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         for page in [0, 49_999] {
             let answer = ask(port, &format!("GET /{page} HTTP/1.1\r\nHost: here\r\n\r\n"));
             let (_, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -1,9 +1,10 @@
 //! Programs that know nothing of clones are ready at a moment that is said.
 
-use crate::place::{Place, assert_says, both, good, line, stderr, stdout, until};
+use crate::place::{Place, Start, assert_says, both, first_line, good, line, rest, stderr, stdout};
 use crate::programs::Program;
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::{net::TcpStream, process::Stdio};
+use std::net::TcpStream;
 
 const SERVER: &str = r#"
 static int fd;
@@ -14,7 +15,7 @@ static void *serve(void *x) {
 int main(int argc, char **argv) {
     for (int i = 0; i < 50000000; i++) work++;
     int port = listens(&fd);
-    pthread_t t; pthread_create(&t, 0, serve, 0);
+    pthread_t t = thread_of(serve);
     printf("port %d\n", port); fflush(stdout);
     for (;;) pause();
 }
@@ -23,9 +24,7 @@ int main(int argc, char **argv) {
 fn answer(port: u16) -> String {
     let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
     connection.write_all(b"word").unwrap();
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).unwrap();
-    answer
+    rest(connection)
 }
 
 #[test]
@@ -36,7 +35,7 @@ fn a_server_is_ready_when_it_is_idle_or_listens_or_says_so() {
         let warm = program.place.run(&command);
         assert!(warm.status.success(), "{moment}: {}", stderr(&warm));
         assert_eq!(program.place.list()[0]["ready"], told);
-        let mut clone = program.place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut clone = program.place.flashfork(&["clone", "t"]).start();
         // What it prints after the moment its clones print; before that it was printed once.
         let mut said = stdout(&warm).lines().next().unwrap_or_default().to_owned();
         if !said.starts_with("port ") {
@@ -47,34 +46,31 @@ fn a_server_is_ready_when_it_is_idle_or_listens_or_says_so() {
         assert_eq!(answer(port), "50000000:word");
         clone.kill().unwrap();
         clone.wait().unwrap();
-        program.place.run(&["rm", "t"]);
+        program.place.remove();
     }
 }
 
 #[test]
 fn a_port_is_waited_for() {
     let program = Program::new(SERVER);
-    let mut warm = program.place.flashfork(&["warm", "--threads", "--ready", "listen:1", "t", "--", program.path()]);
-    let mut warm = warm.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = String::new();
-    BufReader::new(warm.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    let mut warm =
+        program.place.flashfork(&["warm", "--threads", "--ready", "listen:1", "t", "--", program.path()]).start_both();
+    let said = first_line(&mut warm.stdout);
     // It listens on another, which is told after a while.
     let port = said.trim().strip_prefix("port ").unwrap();
-    let mut told = String::new();
-    BufReader::new(warm.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
+    let told = first_line(&mut warm.stderr);
     assert_says(&told, &format!("until it listens on port 1 (it listens on {port})"));
     assert!(warm.try_wait().unwrap().is_none() && program.place.list().is_empty());
     warm.kill().unwrap();
     warm.wait().unwrap();
-    until("all is gone", || crate::place::pids(&program.place, "").is_empty());
+    program.place.until_empty();
 }
 
 #[test]
 fn a_program_that_was_ready_by_itself_takes_no_arguments() {
     let program = Program::new(SERVER);
     good(program.place.run(&["warm", "--threads", "--ready", "listen", "t", "--", program.path()]));
-    let refused = program.place.run(&["clone", "t", "word"]);
-    assert_says(line(&refused), "t takes no arguments");
+    program.place.refuses(&["clone", "t", "word"], "t takes no arguments");
 }
 
 #[test]
@@ -82,8 +78,7 @@ fn what_is_missing_or_makes_no_sense_is_said() {
     let place = Place::new();
     let refused = place.run(&["warm", "--threads", "t", "--", "/bin/sleep", "10"]);
     assert_says(line(&refused), "does not say by itself when it is ready");
-    let refused = place.run(&["warm", "--ready", "listen", "t", "--", "/bin/sleep", "10"]);
-    assert_says(line(&refused), "add --threads");
+    place.refuses(&["warm", "--ready", "listen", "t", "--", "/bin/sleep", "10"], "add --threads");
     for wrong in ["listen:x", "idle:-1", "line:(", "line:", "sometime"] {
         let refused = place.run(&["warm", "--threads", "--ready", wrong, "t", "--", "/bin/sleep", "10"]);
         assert_eq!(refused.status.code(), Some(2), "{wrong}");
@@ -91,25 +86,26 @@ fn what_is_missing_or_makes_no_sense_is_said() {
     let ended = place.run(&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "exit 9"]);
     assert_says(line(&ended), "ended with exit status 9 before it was ready");
     assert_says(line(&ended), "wait for less");
-    let killed = place.run(&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "kill -USR1 $$"]);
-    assert_says(line(&killed), "ended by signal 10");
-    let none = place.run(&["warm", "--threads", "--ready", "idle:1", "t", "--", "/nonexistent"]);
-    assert_says(line(&none), "No such file");
+    place.refuses(
+        &["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "kill -USR1 $$"],
+        "ended by signal 10",
+    );
+    place.refuses(&["warm", "--threads", "--ready", "idle:1", "t", "--", "/nonexistent"], "No such file");
     assert!(place.list().is_empty());
-    until("all is gone", || crate::place::pids(&place, "").is_empty());
+    place.until_empty();
 }
 
 /// Prints without end, on both streams.
 const PRINTER: &str = r#"
 static void *print(void *x) { for (long i = 0;; i++) { printf("%ld\n", i); fflush(stdout); if (i == 1000) puts("now"); } }
-int main(int argc, char **argv) { pthread_t t; pthread_create(&t, 0, print, 0); for (;;) pause(); }
+int main(int argc, char **argv) { pthread_t t = thread_of(print); for (;;) pause(); }
 "#;
 
 #[test]
 fn no_line_is_lost_between_template_and_clone() {
     let program = Program::new(PRINTER);
     let warm = good(program.place.run(&["warm", "--threads", "--ready", "line:^now$", "t", "--", program.path()]));
-    let mut clone = program.place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut clone = program.place.flashfork(&["clone", "t"]).start();
     let mut more = String::new();
     clone.stdout.as_mut().unwrap().take(20_000).read_to_string(&mut more).unwrap();
     clone.kill().unwrap();
@@ -152,12 +148,12 @@ static void *other(void *x) {
 }
 int main(int argc, char **argv) {
     go = argv[1]; first = pthread_self(); pipe(p); socketpair(AF_UNIX, SOCK_STREAM, 0, s); sem_init(&sem, 0, 0);
-    sigset_t usr1; sigemptyset(&usr1); sigaddset(&usr1, SIGUSR1); pthread_sigmask(SIG_BLOCK, &usr1, 0);
+    sigset_t usr1 = blocked(SIGUSR1, 0);
     struct timespec late = {time(0) + 1000, 0}, span = {1000, 0}; struct timeval wait = {1000, 0};
     setsockopt(s[0], SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
     int set = epoll_create1(0); struct epoll_event e = {EPOLLIN, {0}}; epoll_ctl(set, EPOLL_CTL_ADD, p[0], &e);
     struct pollfd fd = {p[0], POLLIN, 0}; fd_set all; FD_ZERO(&all); FD_SET(p[0], &all); char byte;
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    pthread_t t = thread_of(other);
     int done = -2; errno = 0;
     switch (atoi(argv[2])) {
         case 0: done = poll(&fd, 1, 1000000); break;
@@ -177,13 +173,13 @@ fn a_call_in_which_the_main_thread_waits_is_made_again() {
     let program = Program::new(MAIN_WAITS);
     let go = program.place.at("go");
     for call in 0..7 {
-        let _ = std::fs::remove_file(&go);
+        let _ = fs::remove_file(&go);
         let mut warm = program.place.flashfork(&["warm", "--threads", "--ready", "idle:0.1", "t", "--"]);
         let warm = warm.arg(program.path()).arg(&go).arg(call.to_string()).output().unwrap();
         assert!(warm.status.success(), "{call}: {}", stderr(&warm));
-        std::fs::write(&go, "").unwrap();
+        fs::write(&go, "").unwrap();
         let clone = program.cloned();
         assert_eq!(both(&clone), ("1 Success\n", ""), "{call}");
-        program.place.run(&["rm", "t"]);
+        program.place.remove();
     }
 }

@@ -1,7 +1,7 @@
 //! Compiled programs that bring threads of their libraries' along: Rust with tokio, C++ with tcmalloc.
 
 use crate::listen::free;
-use crate::place::{Place, both, good, pids, stderr, stdout, target, until};
+use crate::place::{Place, both, good, stderr, stdout, target};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::{collections::BTreeSet, net::TcpStream, path::PathBuf};
@@ -49,8 +49,8 @@ fn a_server_of_tokio_answers_in_clones_that_share_its_socket_and_ends_in_order()
             assert_eq!((clone.status.code(), stderr(&clone)), (Some(0), ""));
         }
     }
-    good(place.run(&["rm", "t"]));
-    until("all is gone", || pids(&place, "").is_empty());
+    place.remove();
+    place.until_empty();
 }
 
 /// Allocates in four threads, and frees in others; each looks whether what it was handed is what the other wrote.
@@ -124,14 +124,9 @@ fn clones_of_a_program_with_tcmalloc_allocate_and_free_in_all_threads() {
     assert_eq!(both(&plain), ("all moved 1\n", ""));
     for _ in 0..3 {
         good(place.run(&["warm", "--threads", "--ready", "call", "t", "--", program]));
-        let clone = || place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        for together in [1, 1, 4] {
-            let all: Vec<Child> = (0..together).map(|_| clone()).collect();
-            for clone in all {
-                let clone = clone.wait_with_output().unwrap();
-                assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), ("all moved 1\n", "", Some(0)));
-            }
+        for clone in place.clones(2, 4, &[]) {
+            assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), ("all moved 1\n", "", Some(0)));
         }
-        good(place.run(&["rm", "t"]));
+        place.remove();
     }
 }

@@ -1,7 +1,7 @@
 //! Node in clones: what they have for themselves, and what they run. The reference is Node started anew.
 
 use crate::place::{Place, assert_says, both, flashfork, good, stderr, stdout};
-use crate::runtimes::together;
+use std::fs;
 use std::process::{Command, Output};
 use std::{collections::BTreeSet, os::unix::process::ExitStatusExt};
 
@@ -18,11 +18,11 @@ fn a_script_that_becomes_node_is_followed() {
         "const look = () => require('fs').existsSync(process.argv[2]) ? console.log(Math.random()) : setTimeout(look, 5);
         console.log('up'); look();",
     );
-    let wrapper = place.file("run", format!("exec node {} \"$@\"\n", app.display()));
+    let wrapper = place.file("run", format!("exec node {} \"$@\"\n", app));
     let go = place.at("go");
-    warm(&place, &["--ready", "line:^up$"], &["sh", wrapper.to_str().unwrap(), go.to_str().unwrap()]);
-    std::fs::write(&go, "").unwrap();
-    let drawn: BTreeSet<_> = together(&place, 4, &[]).iter().map(|clone| stdout(clone).to_owned()).collect();
+    warm(&place, &["--ready", "line:^up$"], &["sh", &wrapper, go.to_str().unwrap()]);
+    fs::write(&go, "").unwrap();
+    let drawn: BTreeSet<_> = place.clones(0, 4, &[]).iter().map(|clone| stdout(clone).to_owned()).collect();
     assert!(drawn.len() == 4 && drawn.iter().all(|line| line.starts_with("0.")), "{drawn:?}");
 }
 
@@ -74,9 +74,9 @@ const early = worker();
 fn no_value_of_nodes_generators_comes_twice_in_clones_and_their_template() {
     let place = Place::new();
     let script = place.file("main.js", GENERATORS);
-    warm(&place, &["--ready", "line:^warm "], &["node", script.to_str().unwrap()]);
+    warm(&place, &["--ready", "line:^warm "], &["node", &script]);
     let mut seen = BTreeSet::new();
-    for clone in (0..2).map(|_| place.cloned()).chain(together(&place, 3, &[])) {
+    for clone in place.clones(2, 3, &[]) {
         assert_eq!((stderr(&clone), clone.status.code()), ("", Some(0)));
         let lines: Vec<_> = stdout(&clone).lines().collect();
         let (numbers, values) = lines.split_last().unwrap();
@@ -111,7 +111,7 @@ fn a_loop_that_draws_goes_on_with_other_numbers_in_each_clone() {
             parentPort.postMessage(Array.from(drawn).join(' '));`, { eval: true });
         worker.on('message', (text) => { console.log(text); if (text !== 'warm') process.exit(0); });";
     let script = place.file("main.js", text);
-    warm(&place, &["--ready", "line:^warm"], &["node", script.to_str().unwrap()]);
+    warm(&place, &["--ready", "line:^warm"], &["node", &script]);
     let mut seen = BTreeSet::new();
     for _ in 0..3 {
         let clone = place.cloned();
@@ -148,14 +148,14 @@ fn nodes_functions_look_as_they_did_and_its_children_know_nothing() {
     let plain = plain.replace("function random() {", "function () {");
     let options = ["warm", "--threads", "t", "--", "node", "-r", "fs"];
     run(&mut place.flashfork(&options));
-    assert_eq!(run(&mut place.flashfork(&["clone", "t", script.to_str().unwrap()])), plain);
+    assert_eq!(run(&mut place.flashfork(&["clone", "t", &script])), plain);
 }
 
 #[test]
 fn a_clone_of_node_runs_what_its_caller_names_as_node_does_without_the_code_of_the_warm_up() {
     let place = Place::new();
     let library = place.file("library.js", "module.exports = Math.random(); console.error('loaded once')");
-    std::fs::create_dir(place.at("there")).unwrap();
+    fs::create_dir(place.at("there")).unwrap();
     let there = place.at("there").canonicalize().unwrap();
     let main = place.file(
         "there/main.js",
@@ -181,10 +181,10 @@ fn a_clone_of_node_runs_what_its_caller_names_as_node_does_without_the_code_of_t
     assert_eq!(place.list()[0]["ready"], "node");
     let run = |mut command: Command, arguments: &[&str]| {
         command.args(arguments).current_dir(&there).env("WORD", "of caller").env("TZ", "America/New_York");
-        let input = std::fs::File::open(&throws).unwrap();
+        let input = fs::File::open(&throws).unwrap();
         command.stdin(input).output().unwrap()
     };
-    let (main, module, throws) = (main.to_str().unwrap(), module.to_str().unwrap(), throws.to_str().unwrap());
+    let (main, module, throws) = (&main, &module, &throws);
     let all: [&[&str]; 13] = [
         &[main, "a", "-b", "--", "c d"],
         &["main.js"],
@@ -227,7 +227,7 @@ fn output_of_a_node_clone_is_for_the_kind_of_file_that_its_caller_has() {
             let plain = place.written(terminal, "node -r ./warm.js show.js");
             assert!(!clone.is_empty() && plain.ends_with(&clone), "{clone:?} {plain:?}");
         }
-        place.run(&["rm", "t"]);
+        place.remove();
     }
 }
 
@@ -247,7 +247,7 @@ fn a_node_program_that_knows_of_clones_has_its_callers_arguments_and_environment
         }});"
     );
     let script = place.file("main.js", &text);
-    let script = script.to_str().unwrap();
+    let script = script.as_str();
     let plain = Command::new("node").args([script, "own"]).env("WORD", "w").output().unwrap();
     assert_eq!((stdout(&plain), plain.status.code()), ("undefined undefined [ 'own' ] w undefined\n81\n", Some(1)));
     warm(&place, &["--ready", "call"], &["node", script, "own"]);
@@ -273,9 +273,9 @@ fn a_template_can_be_made_while_workers_of_node_begin() {
     );
     let script = place.file("main.js", &text);
     for milliseconds in ["5", "20", "40", "60"] {
-        warm(&place, &["--ready", "call"], &["node", script.to_str().unwrap(), milliseconds]);
+        warm(&place, &["--ready", "call"], &["node", &script, milliseconds]);
         assert_eq!(both(&place.cloned()), ("", ""));
-        place.run(&["rm", "t"]);
+        place.remove();
     }
 }
 
@@ -288,7 +288,7 @@ fn nodes_heap_is_sealed_and_is_each_clones_own() {
         for (let i = 0; i < 400000; i++) all.push({ i, text: `x${i}` });
         globalThis.sum = () => all.reduce((sum, one) => sum + one.i + one.text.length, 0);";
     let library = place.file("library.js", text);
-    warm(&place, &[], &["node", "--expose-gc", "-r", library.to_str().unwrap()]);
+    warm(&place, &[], &["node", "--expose-gc", "-r", &library]);
     let sealed = place.list()[0]["sealed_bytes"].as_u64().unwrap();
     assert!(sealed > 40 << 20, "{sealed}");
     // Every second object is another, and every page of the heap is written to.
@@ -321,10 +321,10 @@ fn a_node_whose_event_loop_would_have_a_ring_is_cloned() {
             });
         }, 20);";
     let script = place.file("main.js", text);
-    let options = ["warm", "--threads", "--ready", "listen", "t", "--", "node", script.to_str().unwrap()];
+    let options = ["warm", "--threads", "--ready", "listen", "t", "--", "node", &script];
     let warm = place.flashfork(&options).env("UV_USE_IO_URING", "1").output().unwrap();
     assert_eq!((warm.status.code(), stderr(&warm)), (Some(0), ""));
-    for clone in together(&place, 3, &[]) {
+    for clone in place.clones(0, 3, &[]) {
         assert_eq!(both(&clone), ("true\n", ""));
     }
 }

@@ -1,7 +1,8 @@
 //! What of a clone is new: its process, and its time.
 
-use crate::place::{good, kill, pids, state, stderr, stdout, until};
+use crate::place::{assert_all_differ, kill, pids, state, stderr, stdout, until};
 use crate::programs::Program;
+use std::fs;
 use std::{path::Path, process::Stdio};
 
 /// The main thread's number is new, those of the others are the template's.
@@ -12,7 +13,7 @@ fn numbers_are_new_for_the_process_and_the_same_for_its_threads() {
 static volatile int go, before, after; static int main_before;
 static void *other(void *x) { before = gettid(); while (!go) usleep(1000); after = gettid(); return 0; }
 int main(void) {
-    pthread_t t; pthread_create(&t, 0, other, 0); while (!before) usleep(1000);
+    pthread_t t = thread_of(other); while (!before) usleep(1000);
     main_before = getpid();
     READY;
     go = 1; int killed = pthread_kill(pthread_self(), 0); pthread_join(t, 0);
@@ -26,8 +27,7 @@ int main(void) {
     for clone in &clones {
         assert_eq!(stdout(clone), "1 1 1 0\n");
     }
-    let numbers = clones.each_ref().map(|clone| stderr(clone).split_once(' ').unwrap().1);
-    assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[0] != numbers[2], "{numbers:?}");
+    assert_all_differ(clones.iter().map(|clone| stderr(clone).split_once(' ').unwrap().1));
 }
 
 /// Scripts name files in /tmp by their numbers (`$$`).
@@ -49,11 +49,10 @@ int main(void) {
 "#,
     );
     program.warm(&[]);
-    let clones = [(); 4].map(|()| program.cloned());
-    let mut numbers: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).split(' ')).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
+    let clones = program.place.clones(4, 0, &[]);
+    let numbers: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).split(' ')).collect();
     assert_eq!(numbers.len(), 4 * 9, "{numbers:?}");
+    assert_all_differ(numbers);
 }
 
 /// What is asked of threads by their numbers is found in the clone's own /proc, and what each has for itself.
@@ -95,8 +94,7 @@ int main(void) {
 #[test]
 fn a_clones_parent_has_no_number() {
     let program = Program::new("int main(void) { another(); READY; printf(\"%d\\n\", getppid()); return 0; }");
-    program.warm(&[]);
-    assert_eq!(stdout(&program.cloned()), "0\n");
+    program.clones_say(1, 1, "0\n");
 }
 
 /// Programs note their process's number, in a pid file for example. Outside it is the program's while it is warmed, and
@@ -119,11 +117,11 @@ int main(int argc, char **argv) {
     let [file, go] = ["pid", "go"].map(|name| place.at(name));
     let mut warm = place.flashfork(&program.warms());
     let mut warm = warm.args([&file, &go]).stdout(Stdio::null()).spawn().unwrap();
-    let noted = || std::fs::read_to_string(&file).ok()?.strip_suffix('\n')?.parse::<i32>().ok();
+    let noted = || fs::read_to_string(&file).ok()?.strip_suffix('\n')?.parse::<i32>().ok();
     until("it has noted its number", || noted().is_some());
     let noted = noted().unwrap();
     assert_eq!(pids(place, "program"), [noted]);
-    std::fs::write(&go, "").unwrap();
+    fs::write(&go, "").unwrap();
     assert!(warm.wait().unwrap().success());
     assert_ne!(place.template_pid(), noted);
     assert_eq!(state(noted), None);
@@ -133,7 +131,7 @@ int main(int argc, char **argv) {
     for _ in 0..2 {
         assert_eq!(stdout(&place.cloned()), "-1 1\n");
     }
-    good(place.run(&["rm", "t"]));
+    place.remove();
     until("its number is free", || !Path::new(&format!("/proc/{noted}")).exists());
 }
 
@@ -153,7 +151,7 @@ int main(void) {
 "#,
     );
     let now = || {
-        let text = std::fs::read_to_string("/proc/uptime").unwrap();
+        let text = fs::read_to_string("/proc/uptime").unwrap();
         (text.split_once(' ').unwrap().0.parse::<f64>().unwrap() * 1e9) as i64
     };
     program.warm(&[]);

@@ -1,86 +1,23 @@
 //! Programs in C that are ready in their middle, and what comes of them plainly and in clones.
 
-use crate::place::{Place, both, good};
-use std::path::PathBuf;
+use crate::place::{Place, assert_all_differ, assert_says, both, good, line, stdout};
 use std::process::{Command, Output, Stdio};
-
-/// Before every program: started plainly, `READY` does nothing.
-const BEGIN: &str = r#"
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sched.h>
-#include <semaphore.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-#include <linux/futex.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/file.h>
-#include <sys/inotify.h>
-#include <sys/ioctl.h>
-#include <sys/ipc.h>
-#include <sys/mman.h>
-#include <sys/msg.h>
-#include <sys/personality.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/select.h>
-#include <sys/sem.h>
-#include <sys/shm.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <sys/timerfd.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <netinet/in.h>
-#define READY (flashfork_ready ? flashfork_ready(0, 0) : 0)
-/* Until a thread of this process sleeps in the kernel, by its number. */
-static void until_asleep(int tid) {
-    char path[64], text[512];
-    for (;;) {
-        snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
-        int fd = open(path, O_RDONLY | O_CLOEXEC), n = read(fd, text, sizeof text - 1);
-        close(fd);
-        if (n > 0) { text[n] = 0; char *end = strrchr(text, ')'); if (end && end[2] == 'S') return; }
-        usleep(1000);
-    }
-}
-static void *idle(void *x) { for (;;) pause(); }
-/* Makes a socket that listens, and returns its port. */
-static int listens(int *fd) {
-    *fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
-    bind(*fd, (void *)&a, n); listen(*fd, 16); getsockname(*fd, (void *)&a, &n); return ntohs(a.sin_port);
-}
-/* Makes a thread that does nothing. */
-static pthread_t another(void) { pthread_t t; pthread_create(&t, 0, idle, 0); return t; }
-"#;
 
 pub struct Program {
     pub place: Place,
-    path: PathBuf,
+    path: String,
 }
 
 impl Program {
     /// A program of these lines.
     pub fn new(source: &str) -> Program {
         let place = Place::new();
-        let path = place.program_with("program", &format!("{BEGIN}{source}"), &["-lm", "-fexceptions"]);
+        let path = place.program_with("program", source, &["-lm", "-fexceptions"]);
         Program { place, path }
     }
 
     pub fn path(&self) -> &str {
-        self.path.to_str().unwrap()
+        &self.path
     }
 
     /// A template `t` of it, ready at its call.
@@ -92,6 +29,12 @@ impl Program {
         self.place.run(&[&self.warms()[..], arguments].concat())
     }
 
+    /// That it can be no template, for this reason.
+    #[track_caller]
+    pub fn is_refused(&self, why: &str) {
+        assert_says(line(&self.try_warm(&[])), why);
+    }
+
     /// The command of a template `t` of it.
     pub fn warms(&self) -> [&str; 7] {
         ["warm", "--threads", "--ready", "call", "t", "--", self.path()]
@@ -100,6 +43,26 @@ impl Program {
     /// What came of a clone of that.
     pub fn cloned(&self) -> Output {
         self.place.cloned()
+    }
+
+    /// What three clones of one draw at random: so many lines each, of which no two are alike.
+    pub fn draws_in_clones(&self, lines: usize) {
+        self.warm(&[]);
+        let clones = self.place.clones(3, 0, &[]);
+        let all: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).lines()).collect();
+        assert!(clones.iter().all(|clone| clone.status.success()) && all.len() == 3 * lines, "{clones:?}");
+        assert_all_differ(all);
+    }
+
+    /// Each of so many clones of so many templates says this, and nothing of errors.
+    pub fn clones_say(&self, templates: usize, clones: usize, said: &str) {
+        for _ in 0..templates {
+            self.warm(&[]);
+            for clone in self.place.clones(clones, 0, &[]) {
+                assert_eq!((both(&clone), clone.status.code()), ((said, ""), Some(0)));
+            }
+            self.place.remove();
+        }
     }
 
     /// What comes of it when it is started plainly.
@@ -116,16 +79,6 @@ impl Program {
             assert_eq!(both(clone), both(&plain));
             assert_eq!(clone.status.code(), plain.status.code());
         };
-        for _ in 0..count {
-            check(&self.cloned());
-        }
-        let all: Vec<_> = (0..count)
-            .map(|_| {
-                self.place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-            })
-            .collect();
-        for clone in all {
-            check(&clone.wait_with_output().unwrap());
-        }
+        self.place.clones(count, count, &[]).iter().for_each(check);
     }
 }

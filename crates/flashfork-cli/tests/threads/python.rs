@@ -1,7 +1,7 @@
 //! Python programs that know nothing of clones: what they draw at random.
 
 use crate::listen::warm;
-use crate::place::{Place, assert_says, good, line, stderr, stdout};
+use crate::place::{Place, assert_says, line, stderr, stdout};
 use std::collections::BTreeSet;
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -32,7 +32,7 @@ stop = True
 fn clones_of_a_python_that_knows_nothing_draw_no_numbers_alike() {
     let place = Place::new();
     let script = place.file("draws.py", DRAWS);
-    let script = script.to_str().unwrap();
+    let script = script.as_str();
     for arguments in [&[][..], &["busy"]] {
         warm(&place, "line:^warm$", &[&[PYTHON, script], arguments].concat());
         let mut drawn = BTreeSet::new();
@@ -42,7 +42,7 @@ fn clones_of_a_python_that_knows_nothing_draw_no_numbers_alike() {
             assert_eq!((numbers().count(), clone.status.code()), (10, Some(0)), "{}", stderr(&clone));
             assert!(numbers().all(|number| drawn.insert(number.to_owned())), "{}", stdout(&clone));
         }
-        good(place.run(&["rm", "t"]));
+        place.remove();
     }
 }
 

@@ -1,10 +1,12 @@
 //! What clones could not have is refused, with the reason in words.
 
-use crate::place::{assert_says, line, pids, stderr, until};
+use crate::place::{assert_says, first_line, line, pids, stderr, until};
 use crate::programs::Program;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+
+const CREDENTIALS: &str = "credentials or capabilities that its clones would not have";
+const FULL: &str = "a socket pair or pipe with more in it";
 
 /// Programs with one thing, and what is said of it.
 const REFUSED: [(&str, &str); 28] = [
@@ -23,7 +25,7 @@ const REFUSED: [(&str, &str); 28] = [
         "a timer on a thread's clock, or on another process's",
     ),
     (
-        "sigset_t s; sigemptyset(&s); sigaddset(&s, SIGRTMIN); pthread_sigmask(SIG_BLOCK, &s, 0); for (int i = 0; i < 257; i++) pthread_sigqueue(pthread_self(), SIGRTMIN, (union sigval){0});",
+        "sigset_t s = blocked(SIGRTMIN, 0); for (int i = 0; i < 257; i++) pthread_sigqueue(pthread_self(), SIGRTMIN, (union sigval){0});",
         "more than 256 pending signals",
     ),
     ("OF_THREAD(syscall(SYS_unshare, CLONE_FILES));", "a thread with files or a directory of its own"),
@@ -43,7 +45,7 @@ const REFUSED: [(&str, &str); 28] = [
     ),
     ("syscall(SYS_pidfd_open, getpid(), 0);", "a descriptor that clones can't have"),
     (
-        "int p[2], set = epoll_create1(0); pipe(p); struct epoll_event e = {EPOLLIN, {0}}; epoll_ctl(set, EPOLL_CTL_ADD, p[0], &e); int copy = dup(p[0]); close(p[0]); (void)copy;",
+        "int set = epoll_create1(0); pipe(p); struct epoll_event e = {EPOLLIN, {0}}; epoll_ctl(set, EPOLL_CTL_ADD, p[0], &e); int copy = dup(p[0]); close(p[0]); (void)copy;",
         "or a file whose descriptor is closed",
     ),
     ("unshare(CLONE_FS);", "a thread with files or a directory of its own"),
@@ -52,32 +54,23 @@ const REFUSED: [(&str, &str); 28] = [
         "clone((int (*)(void *))idle, (char *)malloc(65536) + 65536, CLONE_VM | SIGCHLD, 0);",
         "another process in its memory",
     ),
-    (
-        "char b[65536] = {0}; int s[2]; socketpair(AF_UNIX, SOCK_DGRAM, 0, s); write(s[0], b, 10);",
-        "a socket pair or pipe with more in it",
-    ),
+    ("char b[65536] = {0}; socketpair(AF_UNIX, SOCK_DGRAM, 0, s); write(s[0], b, 10);", FULL),
     ("long context = 0; syscall(SYS_io_setup, 8, &context);", "a process with an AIO context"),
     ("prctl(PR_SET_TIMERSLACK, 1000);", "an attribute that its clones would not have (timer slack"),
     ("prctl(PR_SET_CHILD_SUBREAPER, 1);", "an attribute that its clones would not have (PR_SET_CHILD_SUBREAPER"),
     ("syscall(SYS_ioprio_set, 1, 0, 3 << 13);", "an attribute that its clones would not have (ioprio"),
     ("personality(ADDR_NO_RANDOMIZE);", "an attribute that its clones would not have (personality"),
-    (
-        "pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE); pthread_mutex_t *m = malloc(sizeof *m); pthread_mutex_init(m, &how); pthread_mutex_lock(m);",
-        "a rwlock that it has locked to write ([heap])",
-    ),
+    ("lock_recursive(malloc(sizeof(pthread_mutex_t)));", "a rwlock that it has locked to write ([heap])"),
     (
         "static pthread_mutex_t m = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP; pthread_mutex_lock(&m);",
         "a mutex that its main thread holds",
     ),
-    (
-        "pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE); pthread_mutex_t *m = mmap(0, 4096, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0); pthread_mutex_init(m, &how); pthread_mutex_lock(m);",
-        "a mutex that its main thread holds",
-    ),
+    ("lock_recursive(mmap(0, 4096, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0));", "a mutex that its main thread holds"),
     (
         "static pthread_rwlock_t l = PTHREAD_RWLOCK_INITIALIZER; pthread_rwlock_wrlock(&l);",
         "or a rwlock that it has locked to write",
     ),
-    ("prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);", "credentials or capabilities that its clones would not have"),
+    ("prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);", CREDENTIALS),
 ];
 
 /// Descriptors and memory of which clones would have one together, or another than the program.
@@ -91,38 +84,23 @@ const DESCRIPTORS: [(&str, &str); 29] = [
         "or a file whose descriptor is closed",
     ),
     (
-        "int p[2]; char n[40]; pipe(p); sprintf(n, \"/proc/self/fd/%d\", p[0]); open(n, O_RDWR);",
+        "char n[40]; pipe(p); sprintf(n, \"/proc/self/fd/%d\", p[0]); open(n, O_RDWR);",
         "a descriptor that clones can't have (pipe:",
     ),
     (
-        "int p[2]; char n[40]; pipe(p); sprintf(n, \"/proc/self/fd/%d\", p[0]); open(n, O_RDONLY | O_NONBLOCK);",
+        "char n[40]; pipe(p); sprintf(n, \"/proc/self/fd/%d\", p[0]); open(n, O_RDONLY | O_NONBLOCK);",
         "a descriptor that clones can't have (one more open file of a pipe",
     ),
     (
-        "int s[2], on = 1; socketpair(AF_UNIX, SOCK_STREAM, 0, s); setsockopt(s[1], SOL_SOCKET, SO_PASSCRED, &on, 4); send_file(s[0], 0);",
-        "a socket pair or pipe with more in it",
+        "int on = 1; socketpair(AF_UNIX, SOCK_STREAM, 0, s); setsockopt(s[1], SOL_SOCKET, SO_PASSCRED, &on, 4); send_file(s[0], 0);",
+        FULL,
     ),
-    (
-        "int s[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, s); write(s[0], \"before\", 6); send_file(s[0], 0);",
-        "a socket pair or pipe with more in it",
-    ),
-    (
-        "int s[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, s); send_file(s[0], 0); close(s[0]);",
-        "a socket pair or pipe with more in it",
-    ),
-    (
-        "int s[2]; socketpair(AF_UNIX, SOCK_DGRAM, 0, s); send(s[0], \"\", 0, 0);",
-        "a socket pair or pipe with more in it",
-    ),
-    (
-        "int s[2]; socketpair(AF_UNIX, SOCK_SEQPACKET, 0, s); send(s[0], \"\", 0, 0);",
-        "a socket pair or pipe with more in it",
-    ),
-    (
-        "int s[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, s); fcntl(s[0], F_SETOWN, getpid());",
-        "a descriptor that sends it signals",
-    ),
-    ("int p[2]; pipe(p); fcntl(p[0], F_SETSIG, SIGUSR1);", "a descriptor that sends it signals"),
+    ("socketpair(AF_UNIX, SOCK_STREAM, 0, s); write(s[0], \"before\", 6); send_file(s[0], 0);", FULL),
+    ("socketpair(AF_UNIX, SOCK_STREAM, 0, s); send_file(s[0], 0); close(s[0]);", FULL),
+    ("socketpair(AF_UNIX, SOCK_DGRAM, 0, s); send(s[0], \"\", 0, 0);", FULL),
+    ("socketpair(AF_UNIX, SOCK_SEQPACKET, 0, s); send(s[0], \"\", 0, 0);", FULL),
+    ("socketpair(AF_UNIX, SOCK_STREAM, 0, s); fcntl(s[0], F_SETOWN, getpid());", "a descriptor that sends it signals"),
+    ("pipe(p); fcntl(p[0], F_SETSIG, SIGUSR1);", "a descriptor that sends it signals"),
     ("int fd = socket(AF_NETLINK, SOCK_RAW, 0); (void)fd;", "a socket that clones can't have"),
     ("posix_openpt(O_RDWR | O_NOCTTY);", "a terminal opened by its name (/dev/ptmx"),
     (
@@ -134,11 +112,11 @@ const DESCRIPTORS: [(&str, &str); 29] = [
         "a socket with options that clones can't be given",
     ),
     (
-        "int fd = socket(AF_INET, SOCK_DGRAM, 0); struct { unsigned short a; unsigned char b, c; unsigned d; } all = {6, 0, 0, 65535}; struct { unsigned short n; void *at; } f = {1, &all}; if (setsockopt(fd, SOL_SOCKET, 26, &f, sizeof f)) return 1;",
+        "int fd = socket(AF_INET, SOCK_DGRAM, 0); if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter)) return 1;",
         "a socket with options that clones can't be given",
     ),
     (
-        "int s[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, s); struct { unsigned short a; unsigned char b, c; unsigned d; } all = {6, 0, 0, 65535}; struct { unsigned short n; void *at; } f = {1, &all}; if (setsockopt(s[1], SOL_SOCKET, 26, &f, sizeof f)) return 1;",
+        "socketpair(AF_UNIX, SOCK_STREAM, 0, s); if (setsockopt(s[1], SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter)) return 1;",
         "a socket with options that clones can't be given",
     ),
     ("int fd = memfd_create(\"heap\", 0); (void)fd;", "from a file of memory (/memfd:heap"),
@@ -168,7 +146,7 @@ const DESCRIPTORS: [(&str, &str); 29] = [
         "a socket that clones can't have (of which nobody has accepted",
     ),
     (
-        "int s[2]; socketpair(AF_UNIX, SOCK_DGRAM, 0, s); struct sockaddr a = {AF_UNSPEC, {0}}; connect(s[1], &a, sizeof a);",
+        "socketpair(AF_UNIX, SOCK_DGRAM, 0, s); struct sockaddr a = {AF_UNSPEC, {0}}; connect(s[1], &a, sizeof a);",
         "a socket that clones can't have",
     ),
 ];
@@ -205,26 +183,20 @@ const NEWER: [(&str, &str); 8] = [
 
 /// With rights that the test may not have.
 const RESTRICTED: [(&str, &str); 10] = [
-    ("syscall(SYS_keyctl, 1, 0);", "credentials or capabilities that its clones would not have"),
-    ("prctl(PR_CAPBSET_DROP, 13);", "credentials or capabilities that its clones would not have"),
+    ("syscall(SYS_keyctl, 1, 0);", CREDENTIALS),
+    ("prctl(PR_CAPBSET_DROP, 13);", CREDENTIALS),
     (
         "for (int i = 0; i < 64; i++) prctl(PR_CAPBSET_DROP, i); unsigned h[2] = {0x20080522}, none[6] = {0}; syscall(SYS_capset, h, none);",
-        "credentials or capabilities that its clones would not have",
+        CREDENTIALS,
     ),
-    ("prctl(PR_SET_SECUREBITS, 1);", "credentials or capabilities that its clones would not have"),
+    ("prctl(PR_SET_SECUREBITS, 1);", CREDENTIALS),
     (
         "unsigned long files = 4; syscall(SYS_landlock_restrict_self, syscall(SYS_landlock_create_ruleset, &files, 8, 0), 0);",
         "a Landlock sandbox",
     ),
-    (
-        "OF_THREAD(syscall(SYS_setresuid, 65534, 65534, 65534));",
-        "credentials or capabilities that its clones would not have",
-    ),
+    ("OF_THREAD(syscall(SYS_setresuid, 65534, 65534, 65534));", CREDENTIALS),
     ("OF_THREAD(syscall(SYS_unshare, CLONE_NEWUTS));", "a namespace or root directory of its own"),
-    (
-        "OF_THREAD(struct { unsigned short a; unsigned char b, c; unsigned d; } all = {6, 0, 0, 0x7fff0000}; struct { unsigned short n; void *at; } f = {1, &all}; prctl(PR_SET_SECCOMP, 2, &f));",
-        "a system call filter (seccomp)",
-    ),
+    ("OF_THREAD(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter));", "a system call filter (seccomp)"),
     ("OF_THREAD(int none = 1; syscall(SYS_sched_setscheduler, 0, 1, &none));", "a thread with a real-time policy"),
     ("if (socket(AF_PACKET, SOCK_RAW, 0) < 0) exit(77);", "a socket that clones can't have"),
 ];
@@ -250,10 +222,19 @@ fn what_newer_kernels_have_is_said() {
 fn all_are_refused(all: &[(&str, &str)]) {
     const UNKNOWN: Option<i32> = Some(77);
     const WITH: &str = r#"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 static volatile int done;
+static int s[2], p[2];
+static struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+static struct sock_fprog filter = {1, &allow};
 /* Has a thread do it. */
 #define OF_THREAD(...) void *own(void *x) { __VA_ARGS__; done = 1; for (;;) pause(); } pthread_t u; \
     pthread_create(&u, 0, own, 0); for (int i = 0; !done && i < 1000; i++) usleep(1000)
+static void lock_recursive(pthread_mutex_t *m) {
+    pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(m, &how); pthread_mutex_lock(m);
+}
 static void send_file(int to, int fd) {
     char byte = 'x', control[CMSG_SPACE(sizeof fd)]; struct iovec v = {&byte, 1};
     struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
@@ -272,7 +253,7 @@ static void send_file(int to, int fd) {
         }
         assert!(said.contains("can't be a template with threads: it has") && said.contains(reason), "{said}");
         assert!(program.place.list().is_empty());
-        until("all is gone", || pids(&program.place, "").is_empty());
+        program.place.until_empty();
     }
 }
 
@@ -290,22 +271,20 @@ fn a_program_that_has_restricted_itself_is_refused() {
 fn a_main_thread_that_has_ended_is_refused() {
     let program = Program::new(
         "static pthread_t first; static void *other(void *x) { pthread_join(first, 0); READY; return 0; }
-int main(void) { first = pthread_self(); pthread_t t; pthread_create(&t, 0, other, 0); pthread_exit(0); }",
+int main(void) { first = pthread_self(); pthread_t t = thread_of(other); pthread_exit(0); }",
     );
-    let refused = program.try_warm(&[]);
-    assert_says(line(&refused), "it has no main thread any more");
+    program.is_refused("it has no main thread any more");
 }
 
 #[test]
 fn a_program_that_becomes_another_is_refused() {
     let program = Program::new(r#"int main(void) { execl("/bin/sleep", "sleep", "100", NULL); return 1; }"#);
-    let refused = program.try_warm(&[]);
-    assert_says(line(&refused), "another program (exec)");
+    program.is_refused("another program (exec)");
     // Where it isn't waited for a call it is found when it is stopped.
     let command = ["warm", "--threads", "--ready", "idle:0.2", "t", "--", program.path()];
     let refused = program.place.run(&command);
     assert_says(line(&refused), "become another program (exec)");
-    until("all is gone", || pids(&program.place, "").is_empty());
+    program.place.until_empty();
 }
 
 /// Others wait for a condition with it: it has three users, of which memory that looks like one by chance says nothing.
@@ -383,18 +362,16 @@ fn a_main_thread_that_has_the_robust_mutex_of_one_that_has_died_is_refused() {
         r#"
 static pthread_mutex_t m;
 static void *dies(void *x) { pthread_mutex_lock(&m); return 0; }
-static void *stays(void *x) { for (;;) pause(); }
 int main(void) {
     pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_t t;
     pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST); pthread_mutex_init(&m, &how);
-    pthread_create(&t, 0, dies, 0); pthread_join(t, 0); pthread_create(&t, 0, stays, 0);
+    pthread_create(&t, 0, dies, 0); pthread_join(t, 0); another();
     if (pthread_mutex_lock(&m) != EOWNERDEAD) return 1;
     READY;
 }
 "#,
     );
-    let refused = program.try_warm(&[]);
-    assert_says(line(&refused), "a mutex that its main thread holds");
+    program.is_refused("a mutex that its main thread holds");
 }
 
 /// In each clone this thread has the number that the lock has noted.
@@ -411,7 +388,7 @@ int main(int argc, char **argv) {
     if (kind == 2) pthread_mutexattr_setrobust(&m, PTHREAD_MUTEX_ROBUST);
     pthread_rwlockattr_t r; pthread_rwlockattr_init(&r); pthread_rwlockattr_setpshared(&r, PTHREAD_PROCESS_SHARED);
     if (kind == 3) pthread_rwlock_init(lock, &r); else pthread_mutex_init(lock, &m);
-    pthread_t t; pthread_create(&t, 0, holder, 0); while (!held) usleep(1000);
+    pthread_t t = thread_of(holder); while (!held) usleep(1000);
     READY; return 0;
 }
 "#,
@@ -462,8 +439,7 @@ fn a_program_in_the_hands_of_a_debugger_is_refused() {
     let (place, go) = (&program.place, program.place.at("go"));
     let debugger = place.program(
         "debugger",
-        "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n#include <sys/ptrace.h>
-int main(int argc, char **argv) { if (ptrace(PTRACE_SEIZE, atoi(argv[1]), 0, 0)) return 1; puts(\"has it\"); fflush(stdout); read(0, argv[1], 1); return 0; }",
+        "int main(int argc, char **argv) { if (ptrace(PTRACE_SEIZE, atoi(argv[1]), 0, 0)) return 1; puts(\"has it\"); fflush(stdout); read(0, argv[1], 1); return 0; }",
     );
     let mut warm = place.flashfork(&program.warms());
     let warm = warm.arg(&go).stderr(Stdio::piped()).spawn().unwrap();
@@ -471,13 +447,12 @@ int main(int argc, char **argv) { if (ptrace(PTRACE_SEIZE, atoi(argv[1]), 0, 0))
     let mut debugger = Command::new(debugger);
     debugger.arg(pids(place, "program")[0].to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut debugger = debugger.spawn().unwrap();
-    let mut said = String::new();
-    BufReader::new(debugger.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let said = first_line(&mut debugger.stdout);
     assert_eq!(said, "has it\n");
     fs::write(&go, "").unwrap();
     let refused = warm.wait_with_output().unwrap();
     assert_says(stderr(&refused), "it has a thread in the hands of a debugger");
     drop(debugger.stdin.take());
     debugger.wait().unwrap();
-    until("all is gone", || pids(place, "").is_empty());
+    place.until_empty();
 }

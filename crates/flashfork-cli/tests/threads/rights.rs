@@ -46,11 +46,9 @@ pub fn running(program: &Path) -> Option<i32> {
 
 /// It gives root up, and filters its calls, and then looks for a process of which it could make use.
 const GIVES_UP: &str = r#"
-#include <dirent.h>
 #include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sys/ptrace.h>
 int main(int argc, char **argv) {
     setgroups(0, 0); setgid(65534); setuid(65534); prctl(PR_SET_DUMPABLE, 1);
     if (argc > 3) {
@@ -96,7 +94,7 @@ fn nothing_in_a_programs_memory_has_rights_that_it_gave_up() {
         let refused = warm.wait_with_output().unwrap();
         // Where it takes long that is said, too.
         assert!(stderr(&refused).lines().last().unwrap().contains(reason), "{}", stderr(&refused));
-        until("all is gone", || pids(place, "").is_empty());
+        place.until_empty();
     }
 }
 
@@ -104,7 +102,7 @@ fn nothing_in_a_programs_memory_has_rights_that_it_gave_up() {
 #[test]
 fn where_too_few_descriptors_are_allowed_a_clone_is_refused_in_words() {
     let program = Program::new(
-        "#include <sys/resource.h>\nint main(void) { struct rlimit files = {8, 8}; setrlimit(RLIMIT_NOFILE, &files); READY; return 0; }",
+        "int main(void) { struct rlimit files = {8, 8}; setrlimit(RLIMIT_NOFILE, &files); READY; return 0; }",
     );
     // Where nobody may lift the limit, looking may take too many, too.
     let warm = program.try_warm(&[]);

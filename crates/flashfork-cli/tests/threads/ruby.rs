@@ -45,15 +45,10 @@ fn ruby_goes_on_in_every_clone_with_random_bytes_of_its_own() {
     good(ruby(&place, PROGRAM).output().unwrap());
     let plain = Command::new("ruby").arg(place.at("program.rb")).output().unwrap();
     let expected = stdout(&plain).strip_prefix("warm\n").unwrap();
-    let start = |_| place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut drawn = BTreeSet::new();
-    for together in [1, 1, 4] {
-        let all: Vec<_> = (0..together).map(start).collect();
-        for clone in all {
-            let clone = clone.wait_with_output().unwrap();
-            assert_eq!((stdout(&clone), clone.status.code()), (expected, Some(0)), "{}", stderr(&clone));
-            drawn.extend(stderr(&clone).lines().map(str::to_owned));
-        }
+    for clone in place.clones(2, 4, &[]) {
+        assert_eq!((stdout(&clone), clone.status.code()), (expected, Some(0)), "{}", stderr(&clone));
+        drawn.extend(stderr(&clone).lines().map(str::to_owned));
     }
     assert_eq!(drawn.len(), 6 * 3, "{drawn:?}");
 }
@@ -64,7 +59,7 @@ fn ruby_with_openssl_in_a_file_of_another_name_is_refused() {
     let place = Place::new();
     let source = "const char *file = \"../providers/implementations/rands/drbg.c\"; int f(void) { return 0; }";
     let library = place.program_with("extension.so", source, &["-shared", "-fPIC"]);
-    let load = format!("require 'fiddle'\nFiddle.dlopen('{}')\nputs 'warm'\n$stdout.flush\nsleep", library.display());
+    let load = format!("require 'fiddle'\nFiddle.dlopen('{}')\nputs 'warm'\n$stdout.flush\nsleep", library);
     let refused = ruby(&place, &load).stdout(Stdio::null()).output().unwrap();
     // Where it takes long that is said, too.
     let said = stderr(&refused).lines().last().unwrap();

@@ -3,19 +3,9 @@
 use crate::listen::warm;
 use crate::place::{Place, assert_says, both, good, stderr, stdout};
 use std::collections::BTreeSet;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 const PYTHON: &str = "/usr/bin/python3";
-
-/// So many clones at a time, all to their end.
-pub fn together(place: &Place, count: usize, arguments: &[&str]) -> Vec<Output> {
-    let start = |_| {
-        let mut command = place.flashfork(&[&["clone", "t"], arguments].concat());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let all: Vec<_> = (0..count).map(start).collect();
-    all.into_iter().map(|clone| clone.wait_with_output().unwrap()).collect()
-}
 
 /// Reads and writes its heap, collects it, compiles, and starts threads beside those that wait.
 const JAVA: &str = r#"
@@ -72,10 +62,10 @@ fn java_goes_on_in_every_clone_with_every_collector() {
         let plain = Command::new(command[0]).args(&command[1..]).output().unwrap();
         let want = stdout(&plain).strip_prefix("warm\n").unwrap();
         warm(&place, "line:^warm$", &command);
-        for clone in (0..3).map(|_| place.cloned()).chain(together(&place, 3, &[])) {
+        for clone in place.clones(3, 3, &[]) {
             assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), (want, "", Some(3)), "{collector}");
         }
-        good(place.run(&["rm", "t"]));
+        place.remove();
     }
 }
 
@@ -86,20 +76,8 @@ fn javas_zgc_is_refused() {
     place.file("Main.java", JAVA);
     assert!(Command::new("javac").arg("Main.java").current_dir(place.path()).status().unwrap().success());
     let path = place.path().to_str().unwrap();
-    let refused = place.run(&[
-        "warm",
-        "--threads",
-        "--ready",
-        "line:^warm$",
-        "t",
-        "--",
-        "/usr/bin/java",
-        "-XX:+UseZGC",
-        "-Xmx160m",
-        "-cp",
-        path,
-        "Main",
-    ]);
+    let warm = ["warm", "--threads", "--ready", "line:^warm$", "t", "--"];
+    let refused = place.run(&[&warm[..], &["/usr/bin/java", "-XX:+UseZGC", "-Xmx160m", "-cp", path, "Main"]].concat());
     assert_says(stderr(&refused), "choose another collector than ZGC");
 }
 
@@ -136,9 +114,9 @@ fn node_goes_on_in_every_clone_with_random_bytes_of_its_own() {
     let script = place.file("main.js", NODE);
     let plain = Command::new("node").arg(&script).output().unwrap();
     let want = stdout(&plain).strip_prefix("warm\n").unwrap();
-    warm(&place, "line:^warm$", &["node", script.to_str().unwrap()]);
+    warm(&place, "line:^warm$", &["node", &script]);
     let mut random = BTreeSet::new();
-    for clone in (0..3).map(|_| place.cloned()).chain(together(&place, 4, &[])) {
+    for clone in place.clones(3, 4, &[]) {
         assert_eq!((stdout(&clone), clone.status.code()), (want, Some(4)), "{}", stderr(&clone));
         assert!(random.insert(stderr(&clone).to_owned()), "{random:?}");
     }
@@ -172,11 +150,7 @@ def number(n): return f'{int(n * 2 ** 52):032x}'
 print(ssl.RAND_bytes(16).hex(), next(pool.map(random, [0])), number(r.random()), number(numpy.random.random()), uuid.uuid4().hex, file=sys.stderr)
 sys.exit(6)";
     let mut random = BTreeSet::new();
-    for clone in (0..3).map(|_| place.run(&["clone", "t", "-c", code, "a", "b c"])).chain(together(
-        &place,
-        3,
-        &["-c", code, "a", "b c"],
-    )) {
+    for clone in place.clones(3, 3, &["-c", code, "a", "b c"]) {
         let want = "42 328350 2133326666800000000.0 ['a', 'b c']\n";
         let (left, right) = stdout(&clone).rsplit_once('[').unwrap();
         assert!(left.starts_with("42 328350 ") && want.ends_with(right), "{}", stdout(&clone));
@@ -209,8 +183,7 @@ else: print(call(sys.argv[1].encode()))
     std::fs::write(&script, code).unwrap();
     let script = script.to_str().unwrap();
     good(place.run(&["warm", "--threads", "t", "--", PYTHON, script]));
-    for clone in (0..3).map(|_| place.run(&["clone", "t", script, "abc"])).chain(together(&place, 3, &[script, "abc"]))
-    {
+    for clone in place.clones(3, 3, &[script, "abc"]) {
         assert_eq!((stdout(&clone), clone.status.code()), ("cba\n", Some(0)), "{}", stderr(&clone));
     }
 }
@@ -244,12 +217,12 @@ asyncio.run(main())
 fn loops_of_pythons_asyncio_that_run_go_on() {
     let place = Place::new();
     let script = place.file("loops.py", LOOPS);
-    let script = script.to_str().unwrap();
+    let script = script.as_str();
     let plain = Command::new(PYTHON).arg(script).stdin(Stdio::null()).output().unwrap();
     let said = stdout(&plain).strip_prefix("warm\n").unwrap_or_default();
     assert!(!said.is_empty(), "{}", stderr(&plain));
     warm(&place, "line:^warm$", &[PYTHON, script]);
-    for clone in together(&place, 3, &[]) {
+    for clone in place.clones(0, 3, &[]) {
         assert_eq!(both(&clone), (said, stderr(&plain)));
     }
 }

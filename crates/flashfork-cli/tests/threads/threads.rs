@@ -1,6 +1,5 @@
 //! Threads go on where they stood.
 
-use crate::place::{assert_says, line, stderr, stdout};
 use crate::programs::Program;
 
 #[test]
@@ -103,9 +102,9 @@ int main(void) {
     pipe(full); socketpair(AF_UNIX, SOCK_STREAM, 0, pair); event = eventfd(0, 0); set = epoll_create1(0); sem_init(&sem, 0, 0);
     struct timeval tv = {1, 0}; setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
     struct epoll_event e = {EPOLLIN, {0}}; epoll_ctl(set, EPOLL_CTL_ADD, pair[1], &e);
-    sigset_t s; sigemptyset(&s); sigaddset(&s, SIGUSR2); pthread_sigmask(SIG_BLOCK, &s, 0);
+    sigset_t s = blocked(SIGUSR2, 0);
     pthread_t t; for (long i = 0; i < COUNT; i++) pthread_create(&t, 0, call, (void *)i);
-    for (int i = 0; i < COUNT; i++) { while (!tids[i]) usleep(1000); until_asleep(tids[i]); }
+    for (int i = 0; i < COUNT; i++) { until_tid_asleep(tids + i); }
     READY;
     for (int i = 0; i < COUNT; i++) {
         if (i == 12 || i == 13 || i == 16) continue;
@@ -140,7 +139,7 @@ static void stopped(void) {
     waitpid(child, 0, 0); until_asleep(tid);
 }
 int main(void) {
-    pthread_t t; pthread_create(&t, 0, call, 0); while (!tid) usleep(1000); until_asleep(tid);
+    pthread_t t = thread_of(call); until_tid_asleep(&tid);
     stopped(); READY; pthread_join(t, 0); printf("%ld %d\n", result, error); return 0;
 }
 "#;
@@ -170,8 +169,7 @@ static void *call(void *x) {{
         if known {
             program.is_the_same_in_clones(1);
         } else {
-            let refused = program.try_warm(&[]);
-            assert_says(line(&refused), "a call that its clones could not go on with");
+            program.is_refused("a call that its clones could not go on with");
         }
     }
 }
@@ -248,8 +246,8 @@ static void *deaf(void *x) {
 }
 int main(void) {
     struct sigaction a = {.sa_sigaction = on, .sa_flags = SA_SIGINFO}; sigaction(SIGUSR1, &a, 0); sigaction(SIGUSR2, &a, 0);
-    pthread_t t; pthread_create(&t, 0, deaf, 0); while (!stands) usleep(1000);
-    sigset_t s; sigemptyset(&s); sigaddset(&s, SIGUSR1); sigaddset(&s, SIGUSR2); pthread_sigmask(SIG_BLOCK, &s, 0);
+    pthread_t t = thread_of(deaf); while (!stands) usleep(1000);
+    sigset_t s = blocked(SIGUSR1, SIGUSR2);
     pthread_kill(pthread_self(), SIGUSR1);
     union sigval v = {.sival_int = 77}; sigqueue(getpid(), SIGUSR2, v);
     READY;
@@ -284,7 +282,7 @@ fn signals_that_wait_beyond_a_limit_that_was_lowered_since_are_not_lost() {
     Program::new(
         r#"
 int main(void) {
-    sigset_t s; sigemptyset(&s); sigaddset(&s, SIGRTMIN); pthread_sigmask(SIG_BLOCK, &s, 0);
+    sigset_t s = blocked(SIGRTMIN, 0);
     union sigval v = {7}; for (int i = 0; i < 3; i++) { sigqueue(getpid(), SIGRTMIN, v); pthread_sigqueue(pthread_self(), SIGRTMIN, v); }
     struct rlimit l; getrlimit(RLIMIT_SIGPENDING, &l); l.rlim_cur = 0; setrlimit(RLIMIT_SIGPENDING, &l);
     READY;
@@ -310,7 +308,7 @@ static void *waits(void *x) {
     return 0;
 }
 int main(void) {
-    pthread_t t; pthread_create(&t, 0, waits, 0); while (!stands) usleep(1000);
+    pthread_t t = thread_of(waits); while (!stands) usleep(1000);
     pthread_kill(t, SIGUSR1);
     READY;
     sigset_t s; sigpending(&s); printf("%d of main's\n", sigismember(&s, SIGUSR1));
@@ -342,14 +340,7 @@ int main(void) {
 }
 "#,
     );
-    for _ in 0..4 {
-        program.warm(&[]);
-        for _ in 0..5 {
-            let clone = program.cloned();
-            assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), ("all moved\n", "", Some(0)));
-        }
-        program.place.run(&["rm", "t"]);
-    }
+    program.clones_say(4, 5, "all moved\n");
 }
 
 #[test]
@@ -379,14 +370,7 @@ int main(void) {
 }
 "#,
     );
-    for _ in 0..3 {
-        program.warm(&[]);
-        for _ in 0..10 {
-            let clone = program.cloned();
-            assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), ("all moved\n", "", Some(0)));
-        }
-        program.place.run(&["rm", "t"]);
-    }
+    program.clones_say(3, 10, "all moved\n");
 }
 
 /// Vector registers and rounding, of threads that are in no call.

@@ -1,6 +1,6 @@
 //! Users without any right of their own, and systems that don't let them make namespaces.
 
-use crate::place::{Place, assert_says, both, copy, flashfork, good, line, state, stderr, stdout, until};
+use crate::place::{Place, assert_says, both, copy, flashfork, good, kill, line, state, stderr, stdout, until};
 use crate::rights;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -10,16 +10,8 @@ use std::{os::unix::process::CommandExt, path::Path};
 const NOBODY: u32 = 65534;
 
 const PROGRAM: &str = r#"
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <sys/types.h>
-#include <dirent.h>
-static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     flashfork_ready(&argc, &argv);
     DIR *d = opendir("/proc/self/task"); struct dirent *e;
     while ((e = readdir(d))) {
@@ -104,20 +96,13 @@ fn an_ordinary_users_clones_have_no_capabilities() {
 fn a_deleted_file_that_an_ordinary_user_can_not_read_is_refused() {
     let Some(other) = Other::new() else { return };
     let source = r#"
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
     char n[] = "/tmp/ff-XXXXXX"; int fd = mkstemp(n), written = fd < 0 ? -1 : open(n, O_WRONLY);
     if (written < 0 || fchmod(fd, 0200) || unlink(n) || write(fd, "text", 4) != 4 || close(fd)) {
         perror(n);
         return 1;
     }
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     flashfork_ready(&argc, &argv);
 }
 "#;
@@ -131,8 +116,6 @@ int main(int argc, char **argv) {
 fn no_clone_has_pipes_with_less_room_than_the_programs() {
     let Some(other) = Other::new() else { return };
     let source = r#"
-#include <fcntl.h>
-#include <unistd.h>
 int main(void) {
     int p[2]; for (int i = 0; i < 40; i++) { pipe(p); fcntl(*p, 1031, 1 << 20); }
     int had = fcntl(*p, 1032);
@@ -151,14 +134,10 @@ int main(void) {
 fn functions_for_clones_of_an_ordinary_user_run() {
     let Some(other) = Other::new() else { return };
     let source = r#"
-#include <pthread.h>
-#include <stdio.h>
-#include <unistd.h>
 static int ran;
 static int renew(void *x) { ran++; return 0; }
-static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
-    pthread_t t; pthread_create(&t, 0, other, 0);
+    another();
     flashfork_on_clone(renew, 0);
     flashfork_ready(&argc, &argv);
     printf("%d\n", ran);
@@ -205,7 +184,7 @@ fn nothing_of_an_ordinary_users_template_is_left() {
     let keeper = i32::try_from(listed[0]["pid"].as_i64().unwrap()).unwrap();
     let init = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
     let init: i32 = init.split_whitespace().next().unwrap().parse().unwrap();
-    crate::place::kill(keeper, libc::SIGKILL);
+    kill(keeper, libc::SIGKILL);
     until("its init is gone", || state(init).is_none());
 }
 
@@ -215,13 +194,12 @@ fn nothing_in_the_memory_of_an_ordinary_users_program_has_capabilities() {
     let Some(other) = Other::new() else { return };
     let program = other.place.program(
         "waits",
-        "#include <unistd.h>
-int main(int argc, char **argv) { while (access(argv[1], F_OK)) usleep(1000); flashfork_ready(&argc, &argv); }",
+        "int main(int argc, char **argv) { while (access(argv[1], F_OK)) usleep(1000); flashfork_ready(&argc, &argv); }",
     );
     let go = other.place.at("go");
     let mut warm = other.warm_of("waits").arg(&go).stdout(Stdio::null()).spawn().unwrap();
-    until("it runs", || rights::running(&program).is_some());
-    let all = rights::of_one_memory(rights::running(&program).unwrap());
+    until("it runs", || rights::running(Path::new(&program)).is_some());
+    let all = rights::of_one_memory(rights::running(Path::new(&program)).unwrap());
     let none = |rights: &rights::Rights| rights.capabilities.iter().all(|set| set.bytes().all(|digit| digit == b'0'));
     assert!(all.iter().all(none), "{all:?}");
     fs::write(&go, "").unwrap();
@@ -235,10 +213,8 @@ fn a_program_that_may_not_be_looked_at_is_cloned() {
     let Some(other) = Other::new() else { return };
     other.place.program(
         "hides",
-        "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n#include <sys/prctl.h>
-static void *waits(void *x) { for (;;) pause(); }
-int main(int argc, char **argv) {
-    prctl(PR_SET_DUMPABLE, 0); pthread_t t; pthread_create(&t, 0, waits, 0); int p[2]; pipe(p); FILE *f = tmpfile(); fputs(\"x\", f); fflush(f);
+        "int main(int argc, char **argv) {
+    prctl(PR_SET_DUMPABLE, 0); another(); int p[2]; pipe(p); FILE *f = tmpfile(); fputs(\"x\", f); fflush(f);
     flashfork_ready(&argc, &argv);
     printf(\"%d %d\\n\", prctl(PR_GET_DUMPABLE), (int)write(p[1], \"x\", 1)); return 0;
 }",

@@ -1,9 +1,8 @@
 //! Wrappers that become the program (`exec`): what is warmed is the program that comes in the end. The reference is the
 //! program itself, started anew.
 
-use crate::place::{both, good, line, pids, stderr, stdout, until};
+use crate::place::{both, line, stderr, stdout};
 use crate::{listen::warm, programs::Program};
-use std::{os::unix::fs::PermissionsExt, path::PathBuf};
 
 /// Says what it was given, its environment among it, from two threads.
 const TELLS: &str = r#"
@@ -11,27 +10,18 @@ static char **given; static int count;
 static void *other(void *x) { (void)x; READY; printf("%d %s %s\n", count, given[1], getenv("SET")); return 0; }
 int main(int argc, char **argv) {
     (count = argc, given = argv);
-    pthread_t t; pthread_create(&t, 0, other, 0); pthread_join(t, 0);
+    pthread_t t = thread_of(other); pthread_join(t, 0);
     printf("main\n"); return 3;
 }"#;
-
-fn script(program: &Program, name: &str, text: &str) -> PathBuf {
-    let path = program.place.file(name, text);
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    path
-}
 
 #[test]
 fn what_a_wrapper_becomes_is_the_template() {
     let program = Program::new(TELLS);
     let path = program.path();
-    let by_line =
-        script(&program, "by_line", &format!("#!/usr/bin/env sh\nset -e\nSET=set; export SET\nexec {path} \"$@\"\n"));
-    let closes = script(
-        &program,
-        "closes",
-        &format!("#!/bin/bash\nexec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-\nSET=set exec {path} a\n"),
-    );
+    let script = |name, text: String| program.place.script(name, &text);
+    let by_line = script("by_line", format!("#!/usr/bin/env sh\nset -e\nSET=set; export SET\nexec {path} \"$@\"\n"));
+    let closing = format!("#!/bin/bash\nexec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-\nSET=set exec {path} a\n");
+    let closes = script("closes", closing);
     let shell = format!("SET=set exec {path} a");
     // Bash takes a descriptor of the engine's for its own if it has such a number.
     let round = format!("exec 100<{path}; read -r -n 1 -u 100 || exit; SET=set exec {path} a 100<&-");
@@ -43,8 +33,8 @@ fn what_a_wrapper_becomes_is_the_template() {
         &["bash", "-c", &shell],
         &["env", "SET=set", path, "a"],
         &["nice", "env", "SET=set", "sh", "-c", "exec \"$@\"", "-", path, "a"],
-        &[by_line.to_str().unwrap(), "a"],
-        &[closes.to_str().unwrap()],
+        &[&by_line, "a"],
+        &[&closes],
     ];
     for wrapper in wrappers {
         warm(&program.place, "call", wrapper);
@@ -53,9 +43,9 @@ fn what_a_wrapper_becomes_is_the_template() {
             assert_eq!(both(&clone), ("2 a set\nmain\n", ""), "{wrapper:?}");
             assert_eq!(clone.status.code(), Some(3), "{wrapper:?}");
         }
-        good(program.place.run(&["rm", "t"]));
+        program.place.remove();
     }
-    until("all is gone", || pids(&program.place, "").is_empty());
+    program.place.until_empty();
 }
 
 #[test]
@@ -79,7 +69,7 @@ fn a_wrapper_without_the_shim_or_that_waits_is_told() {
     }
     // What its own child becomes is no template, whatever that says.
     refused("call", &["sh", "-c", &format!("SET=set {path} a; exit 4")], "exit status 4");
-    until("all is gone", || pids(&program.place, "").is_empty());
+    program.place.until_empty();
 }
 
 /// It goes on as if it hadn't tried.

@@ -1,14 +1,14 @@
 //! The clone that a template makes ahead.
 
-use crate::place::{Place, good, kill, state, stderr, stdout, until};
+use crate::place::{Place, Start, first_line, good, kill, state, stderr, stdout, until};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::{sys::ptrace, unistd::Pid};
-use std::io::{BufRead, BufReader, Write};
-use std::process::Stdio;
+use std::fs;
+use std::io::Write;
 
 /// Children of a process that live.
 fn children(pid: i32) -> Vec<i32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|word| word.parse().ok()).filter(|pid| state(*pid).is_some()).collect()
 }
 
@@ -76,7 +76,7 @@ fn it_ends_with_its_template_and_with_the_last_clone_there_may_be() {
 fn a_removed_template_keeps_none() {
     let place = Place::with_shell();
     let (template, ahead) = (place.template_pid(), place.ahead());
-    good(place.run(&["rm", "t"]));
+    place.remove();
     until("both are gone", || state(ahead).is_none() && state(template).is_none());
 }
 
@@ -88,7 +88,7 @@ fn python_shows_nothing_of_its_rehearsal() {
     let script = place.at("show.py");
     let text = "import sys, os, gc\nprint(sys.argv, sys.path, sys.orig_argv[-2:], sorted(os.environ), hasattr(sys, 'last_value'))\n\
                 print(sys.stdout.fileno(), sys.stdout.name, sys.stdout.mode, sorted(globals()), gc.isenabled())\n";
-    std::fs::write(&script, text).unwrap();
+    fs::write(&script, text).unwrap();
     let script = script.to_str().unwrap();
     place.ahead();
     let first = place.run(&["clone", "t", script, "x"]);
@@ -115,7 +115,7 @@ fn an_end_that_is_told_early_ends_nothing_else() {
         let mut lines = stdout(&output).lines();
         assert_eq!((output.status.code(), lines.next()), (Some(5), Some("out")), "{}", stderr(&output));
         let left: i32 = lines.next().unwrap().parse().unwrap();
-        let file = std::fs::File::open(&file).unwrap();
+        let file = fs::File::open(&file).unwrap();
         // SAFETY: takes numbers.
         let free = unsafe { libc::flock(std::os::fd::AsRawFd::as_raw_fd(&file), libc::LOCK_EX | libc::LOCK_NB) } == 0;
         assert!(free, "the clone holds its lock no longer");
@@ -129,10 +129,7 @@ fn an_end_that_is_told_early_ends_nothing_else() {
 #[test]
 fn an_end_by_exit_is_told_before_memory_is_taken_apart() {
     let place = Place::new();
-    let source = "#include <stdio.h>
-#include <sys/prctl.h>
-#include <unistd.h>
-int main(void) {
+    let source = "int main(void) {
     char byte;
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     printf(\"%d\\n\", getpid());
@@ -146,13 +143,11 @@ print(os.getpid(), flush=True)
 os.read(0, 1)
 os._exit(0x107)";
     for (command, arguments) in
-        [(&[program.to_str().unwrap()][..], &[][..]), (&["/usr/bin/python3", "-c", "import ctypes"], &["-c", code])]
+        [(&[program.as_str()][..], &[][..]), (&["/usr/bin/python3", "-c", "import ctypes"], &["-c", code])]
     {
         place.warm(command);
-        let mut clone = place.flashfork(&[&["clone", "t"], arguments].concat());
-        let mut clone = clone.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(clone.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let mut clone = place.flashfork(&[&["clone", "t"], arguments].concat()).start_talk();
+        let line = first_line(&mut clone.stdout);
         let pid = Pid::from_raw(line.trim().parse().unwrap());
         ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACEEXIT).unwrap();
         clone.stdin.take().unwrap().write_all(b"x").unwrap();
@@ -160,6 +155,6 @@ os._exit(0x107)";
         until("the command has ended", || clone.try_wait().unwrap().is_some());
         assert_eq!((clone.wait().unwrap().code(), state(pid.as_raw())), (Some(7), Some('t')));
         ptrace::cont(pid, None).unwrap();
-        place.run(&["rm", "t"]);
+        place.remove();
     }
 }

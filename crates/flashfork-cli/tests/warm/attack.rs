@@ -1,6 +1,9 @@
 //! Callers and templates that are none, or break the rules: one line each, nothing left behind.
 
-use crate::place::{FalseTemplate, Place, assert_says, good, line, stderr, stdout, until};
+use crate::place::{
+    Before, FalseTemplate, Place, Start, assert_says, good, kill, limit, line, often, pids, signal, stderr, stdout,
+    until,
+};
 use flashfork_warm::{Ask, Facts, ReadyAt, Step, Tell};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, sendmsg, socket,
@@ -33,7 +36,7 @@ fn answer(end: &OwnedFd) -> Option<Tell> {
 
 /// Starts it; what it prints is kept.
 fn heard(command: &mut Command) -> std::process::Child {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    command.start_both()
 }
 
 fn descriptors_of(pid: i32) -> usize {
@@ -115,18 +118,9 @@ fn callers_that_say_nothing_or_leave_at_once_are_no_burden() {
 
 #[test]
 fn more_callers_than_descriptors_are_told() {
-    use std::os::unix::process::CommandExt;
     let place = Place::new();
     let mut warm = place.flashfork(&["warm", "t", "--", "sh"]);
-    // SAFETY: an async-signal-safe call; the structure is a local.
-    unsafe {
-        warm.pre_exec(|| {
-            let limit = libc::rlimit { rlim_cur: 40, rlim_max: 40 };
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-            Ok(())
-        });
-    }
-    assert!(warm.output().unwrap().status.success());
+    good(warm.before(|| limit(libc::RLIMIT_NOFILE, 40, 40)).output().unwrap());
     let mut running = Vec::new();
     let refused = loop {
         let mut child = heard(place.shell("echo on; read x").stdin(Stdio::piped()));
@@ -221,7 +215,7 @@ fn random(which: u64) -> impl FnMut(u64) -> u64 {
 /// Whoever of them is killed at whatever moment, in the end nobody runs and no name is left.
 #[test]
 fn nothing_is_left_when_anybody_is_killed_at_any_moment() {
-    let rounds = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 200 } else { 15 };
+    let rounds = often(15, 200);
     let place = Place::new();
     let mut random = random(0);
     for round in 0..rounds {
@@ -232,32 +226,32 @@ fn nothing_is_left_when_anybody_is_killed_at_any_moment() {
             commands.extend((0..3).map(|_| quiet(place.shell("exec sleep 1000"))));
         }
         std::thread::sleep(std::time::Duration::from_micros(random(30_000)));
-        let all = crate::place::pids(&place, "");
+        let all = pids(&place, "");
         if let Some(victim) = all.get(random(all.len().max(1) as u64) as usize) {
-            crate::place::kill(*victim, libc::SIGKILL);
+            kill(*victim, libc::SIGKILL);
         }
         // What was not killed ends as ever.
         std::thread::sleep(std::time::Duration::from_micros(random(3000)));
         commands[0].wait().unwrap();
         for command in &mut commands[1..] {
-            crate::place::signal(command, libc::SIGTERM);
+            signal(command, libc::SIGTERM);
             command.wait().unwrap();
         }
         let removed = place.run(&["rm", "t"]);
         assert!(removed.status.success(), "round {round}: {}", stderr(&removed));
-        until("nobody runs", || crate::place::pids(&place, "").is_empty());
+        place.until_empty();
         assert!(place.list().is_empty());
     }
     place.warm_shell();
-    good(place.run(&["rm", "t"]));
-    assert_eq!(std::fs::read_dir(place.at("flashfork/templates")).unwrap().count(), 0);
+    place.remove();
+    assert_eq!(place.names(), 0);
 }
 
 /// Each finds the name free, taken, or its template gone, and says so; a name never leads to nobody for long, nor is
 /// one lost.
 #[test]
 fn commands_on_one_name_at_once_do_not_confuse_each_other() {
-    let rounds = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 300 } else { 25 };
+    let rounds = often(25, 300);
     let place = Place::new();
     let known = [
         "flashfork: there is a template t; ",
@@ -280,7 +274,7 @@ fn commands_on_one_name_at_once_do_not_confuse_each_other() {
                 ("ls", Some(0)) => {
                     let rows: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
                     if let Some(pid) = rows.first().and_then(|row| row["pid"].as_i64()).filter(|_| random(2) == 0) {
-                        crate::place::kill(i32::try_from(pid).unwrap(), libc::SIGKILL);
+                        kill(i32::try_from(pid).unwrap(), libc::SIGKILL);
                     }
                 }
                 ("warm" | "clone", Some(1)) => {
@@ -291,7 +285,7 @@ fn commands_on_one_name_at_once_do_not_confuse_each_other() {
         }
     };
     std::thread::scope(|scope| (1..=4).for_each(|which| drop(scope.spawn(move || work(which)))));
-    good(place.run(&["rm", "t"]));
-    until("nobody runs", || crate::place::pids(&place, "").is_empty());
-    assert_eq!(std::fs::read_dir(place.at("flashfork/templates")).unwrap().count(), 0);
+    place.remove();
+    place.until_empty();
+    assert_eq!(place.names(), 0);
 }

@@ -1,20 +1,11 @@
 //! What a clone has of its caller.
 
-use crate::place::{Place, both, flashfork, good, stderr, stdout};
+use crate::place::{Before, Place, Start, act, block, both, flashfork, good, limit, rest, stderr, stdout};
 use std::fs;
-use std::{os::unix::process::CommandExt, process::Stdio};
+use std::process::{Command, Stdio};
 
 /// The words of a line of what `show` prints.
 const SHOW: &str = r#"
-#define _GNU_SOURCE
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 extern char **environ;
 static unsigned char *warmed;
 static pid_t warmed_by;
@@ -62,7 +53,7 @@ int main(int argc, char **argv, char **envp) {
 fn a_clone_has_what_is_its_callers_and_what_was_warmed() {
     let place = Place::new();
     let program = place.program("show", SHOW);
-    let warmed = good(place.flashfork(&["warm", "t", "--", program.to_str().unwrap(), "first"]).output().unwrap());
+    let warmed = good(place.flashfork(&["warm", "t", "--", &program, "first"]).output().unwrap());
     assert_eq!(stderr(&warmed), "constructor\n", "once, and on the output of `warm`");
     // All but its ends, and some of what else the program has.
     let sealed = ["63 MB", "64 MB"].iter().any(|size| stdout(&warmed).contains(size));
@@ -71,33 +62,26 @@ fn a_clone_has_what_is_its_callers_and_what_was_warmed() {
     fs::create_dir(&directory).unwrap();
     let mut clone = place.flashfork(&["clone", "t", "--flag", "", "-x"]);
     clone.env_clear().env("XDG_RUNTIME_DIR", place.path()).env("ONE", "1=2").current_dir(&directory);
-    // SAFETY: async-signal-safe calls only.
-    unsafe {
-        clone.pre_exec(|| {
-            let files = libc::rlimit { rlim_cur: 77, rlim_max: 99 };
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
+    clone.before(|| {
+        limit(libc::RLIMIT_NOFILE, 77, 99);
+        // SAFETY: takes numbers, and a set that is a local.
+        unsafe {
             libc::umask(0o027);
             libc::setpriority(libc::PRIO_PROCESS, 0, 5);
             let mut cpus: libc::cpu_set_t = std::mem::zeroed();
             libc::CPU_SET(libc::sched_getcpu() as usize, &mut cpus);
             libc::sched_setaffinity(0, size_of_val(&cpus), &raw const cpus);
-            for ignored in [libc::SIGPIPE, libc::SIGUSR2, libc::SIGCHLD] {
-                libc::signal(ignored, libc::SIG_IGN);
-            }
-            let mut blocked: libc::sigset_t = std::mem::zeroed();
-            libc::sigaddset(&raw mut blocked, libc::SIGUSR1);
-            libc::sigaddset(&raw mut blocked, libc::SIGRTMIN() + 3);
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut());
-            Ok(())
-        });
-    }
+        }
+        act(&[libc::SIGPIPE, libc::SIGUSR2, libc::SIGCHLD], libc::SIG_IGN);
+        block(&[libc::SIGUSR1, libc::SIGRTMIN() + 3]);
+    });
     let output = clone.output().unwrap();
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
     let runtime = format!("variable=XDG_RUNTIME_DIR={}", place.path().display());
     let here = format!("directory={}", directory.display());
     let blocked = format!("blocks={}", libc::SIGRTMIN() + 3);
     let want = ["argument=first", "argument=--flag", "argument=", "argument=-x", "end of arguments=1"];
-    let environment = if runtime < "variable=ONE=1=2".into() {
+    let environment = if runtime.as_str() < "variable=ONE=1=2" {
         [&runtime, "variable=ONE=1=2"]
     } else {
         ["variable=ONE=1=2", &runtime]
@@ -128,18 +112,13 @@ fn a_caller_with_nothing_special_has_an_ordinary_clone() {
     let place = Place::new();
     let program = place.program("show", SHOW);
     // Whatever `warm` was started under: it is no business of the clones.
-    let mut warm = place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]);
-    // SAFETY: async-signal-safe calls only.
-    unsafe {
-        warm.pre_exec(|| {
-            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-            libc::signal(libc::SIGINT, libc::SIG_IGN);
-            let mut blocked: libc::sigset_t = std::mem::zeroed();
-            libc::sigfillset(&raw mut blocked);
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut());
-            Ok(())
-        });
-    }
+    let mut warm = place.flashfork(&["warm", "t", "--", &program]);
+    // But for those of the C library itself.
+    let all: Vec<i32> = (1..=64).filter(|signal| ![32, 33].contains(signal)).collect();
+    warm.before(move || {
+        act(&[libc::SIGCHLD, libc::SIGINT], libc::SIG_IGN);
+        block(&all);
+    });
     assert!(warm.env("WARMED", "1").status().unwrap().success());
     // A variable of the tests' own that begins as those do which must not be seen.
     let output = place.flashfork(&["clone", "t"]).env_remove("FLASHFORK_TEST_ALL").output().unwrap();
@@ -159,7 +138,7 @@ ctypes.CDLL(None).execve(words[0], table(words), table(own))";
     let show = "print(open('/proc/self/environ').read().replace('\\0', '\\n'))";
     for options in [&["run"][..], &["warm", "t"], &["warm", "--threads", "t"]] {
         let place = Place::new();
-        let mut command = std::process::Command::new("/usr/bin/python3");
+        let mut command = Command::new("/usr/bin/python3");
         command.args(["-c", caller, flashfork()]).args(options).args(["--", "/usr/bin/python3", "-c", show]);
         let output = good(command.env("XDG_RUNTIME_DIR", place.path()).output().unwrap());
         let own = format!("Z=1\nD=1\nodd\n\n=x\nD=2\nXDG_RUNTIME_DIR={}\nB=2\n", place.path().display());
@@ -182,9 +161,6 @@ fn streams_are_the_callers_own() {
 
 /// Writes which standard streams are open.
 const STREAMS: &str = r#"
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 int main(void) {
     int open[3];
     for (int n = 0; n < 3; n++) open[n] = fcntl(n, F_GETFD) >= 0;
@@ -196,7 +172,7 @@ int main(void) {
 fn streams_that_the_caller_has_closed_are_closed() {
     let place = Place::new();
     let program = place.program("streams", STREAMS);
-    place.warm(&[program.to_str().unwrap()]);
+    place.warm(&[&program]);
     let out = place.at("out");
     for (closing, want) in [("", "111"), ("<&-", "011"), (">&-", "101"), ("<&- >&- 2>&-", "000")] {
         let script = format!("{} clone t {closing}", flashfork());
@@ -210,17 +186,7 @@ fn streams_that_the_caller_has_closed_are_closed() {
 #[test]
 fn a_caller_that_may_write_no_files_has_its_clone() {
     let place = Place::new();
-    let limited = |mut command: std::process::Command| {
-        // SAFETY: an async-signal-safe call; the structure is a local.
-        unsafe {
-            command.pre_exec(|| {
-                let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-                libc::setrlimit(libc::RLIMIT_FSIZE, &raw const none);
-                Ok(())
-            });
-        }
-        command.output().unwrap()
-    };
+    let limited = |mut command: Command| command.before(|| limit(libc::RLIMIT_FSIZE, 0, 0)).output().unwrap();
     good(limited(place.flashfork(&["warm", "t", "--", "sh"])));
     for length in [1, 100_000] {
         let mut clone = place.shell("echo ${#LONG}; ulimit -f");
@@ -234,9 +200,8 @@ fn a_caller_that_may_write_no_files_has_its_clone() {
 #[test]
 fn a_clone_in_a_pipeline_is_like_any_program_there() {
     let place = Place::with_shell();
-    let mut silent = place.shell("echo a; exec >&-; exec sleep 1000").stdout(Stdio::piped()).spawn().unwrap();
-    let mut text = String::new();
-    std::io::Read::read_to_string(silent.stdout.as_mut().unwrap(), &mut text).unwrap();
+    let mut silent = place.shell("echo a; exec >&-; exec sleep 1000").start();
+    let text = rest(silent.stdout.as_mut().unwrap());
     assert_eq!((text.as_str(), silent.try_wait().unwrap().is_none()), ("a\n", true));
     silent.kill().unwrap();
     silent.wait().unwrap();
@@ -245,7 +210,7 @@ fn a_clone_in_a_pipeline_is_like_any_program_there() {
         "{clone} 'while :; do echo y; done' | head -n 2; echo ${{PIPESTATUS[0]}}; \
          seq 100000 | {clone} 'exec cat' | {clone} 'exec md5sum'; seq 100000 | md5sum"
     );
-    let mut bash = std::process::Command::new("bash");
+    let mut bash = Command::new("bash");
     bash.args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path());
     let output = bash.stdin(Stdio::null()).output().unwrap();
     let lines: Vec<_> = stdout(&output).lines().collect();
@@ -255,17 +220,6 @@ fn a_clone_in_a_pipeline_is_like_any_program_there() {
 
 /// What the kernel knows of a process and who starts one hands on, and what a program has of it that this one starts.
 const KERNEL: &str = r#"
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/personality.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 static unsigned char *warmed;
 static pthread_attr_t attributes;
 __attribute__((constructor)) static void warm(void) {
@@ -358,14 +312,8 @@ fn stacks(rlim_cur: u64) {
     unsafe { libc::setrlimit(libc::RLIMIT_STACK, &raw const limit) };
 }
 
-fn under(mut command: std::process::Command, set: Setting) -> std::process::Command {
-    // SAFETY: the settings are system calls, and a small file is written.
-    unsafe {
-        command.pre_exec(move || {
-            set();
-            Ok(())
-        })
-    };
+fn under(mut command: Command, set: Setting) -> Command {
+    command.before(set);
     command
 }
 
@@ -373,9 +321,9 @@ fn under(mut command: std::process::Command, set: Setting) -> std::process::Comm
 fn a_clone_has_what_the_kernel_hands_on_from_its_caller() {
     let place = Place::new();
     let program = place.program("kernel", KERNEL);
-    place.warm(&[program.to_str().unwrap()]);
+    place.warm(&[&program]);
     for (name, set) in SETTINGS {
-        let plain = under(std::process::Command::new(&program), set).output().unwrap();
+        let plain = under(Command::new(&program), set).output().unwrap();
         let clone = under(place.flashfork(&["clone", "t"]), set).output().unwrap();
         assert_eq!((clone.status.code(), stderr(&clone)), (Some(0), ""), "{name}");
         assert_eq!(stdout(&clone), stdout(&plain), "{name}");
@@ -388,7 +336,7 @@ fn what_a_template_was_warmed_under_is_no_clones() {
     for (name, set) in SETTINGS {
         let place = Place::new();
         let program = place.program("kernel", KERNEL);
-        let warmed = under(place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]), set).output().unwrap();
+        let warmed = under(place.flashfork(&["warm", "t", "--", &program]), set).output().unwrap();
         assert!(warmed.status.success(), "{name}: {}", stderr(&warmed));
         let clone = place.flashfork(&["clone", "t"]).output().unwrap();
         if clone.status.code() == Some(1) {
@@ -399,10 +347,10 @@ fn what_a_template_was_warmed_under_is_no_clones() {
         } else {
             assert!(!KEPT.contains(&name), "{name}");
             assert_eq!((clone.status.code(), stderr(&clone)), (Some(0), ""), "{name}");
-            assert_eq!(stdout(&clone), stdout(&std::process::Command::new(&program).output().unwrap()), "{name}");
+            assert_eq!(stdout(&clone), stdout(&Command::new(&program).output().unwrap()), "{name}");
         }
         // Under the same it is as it was.
-        let plain = under(std::process::Command::new(&program), set).output().unwrap();
+        let plain = under(Command::new(&program), set).output().unwrap();
         let clone = under(place.flashfork(&["clone", "t"]), set).output().unwrap();
         assert_eq!(both(&clone), (stdout(&plain), ""), "{name}");
     }
@@ -412,8 +360,8 @@ fn what_a_template_was_warmed_under_is_no_clones() {
 fn what_the_program_has_set_for_itself_stays_in_clones() {
     let place = Place::new();
     let program = place.program("kernel", KERNEL);
-    good(place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]).env("OWN", "1").output().unwrap());
-    let plain = std::process::Command::new(&program).env("OWN", "1").output().unwrap();
+    good(place.flashfork(&["warm", "t", "--", &program]).env("OWN", "1").output().unwrap());
+    let plain = Command::new(&program).env("OWN", "1").output().unwrap();
     let clone = place.flashfork(&["clone", "t"]).output().unwrap();
     assert_eq!(both(&clone), (stdout(&plain), ""));
 }

@@ -5,8 +5,6 @@ use std::process::Command;
 
 /// It needs no library: the shim has the function.
 const PROGRAM: &str = r#"
-#include <stdio.h>
-#include <stdlib.h>
 int main(int argc, char **argv) {
     if (argc > 1 && argv[1][0] == 'x') return 9;
     puts("warming");
@@ -21,7 +19,7 @@ int main(int argc, char **argv) {
 fn a_program_is_ready_where_it_calls() {
     let place = Place::new();
     let program = place.program("calls", PROGRAM);
-    let program = program.to_str().unwrap();
+    let program = program.as_str();
     let warmed = place.run(&["warm", "--ready", "call", "t", "--", program, "a"]);
     assert!(stdout(&warmed).starts_with("warming\nt is ready where it called"), "{}", stdout(&warmed));
     for _ in 0..2 {
@@ -37,7 +35,7 @@ fn a_program_is_ready_where_it_calls() {
 fn a_call_is_no_ready_point_where_there_is_another() {
     let place = Place::new();
     let program = place.program("calls", PROGRAM);
-    place.warm(&[program.to_str().unwrap(), "a"]);
+    place.warm(&[&program, "a"]);
     assert_eq!(stdout(&place.run(&["clone", "t", "b"])), "warming\na b 0 0 \n");
     let shim = place.shim();
     let plain = Command::new(&program).arg("a").env("LD_PRELOAD", &shim).output().unwrap();
@@ -47,8 +45,6 @@ fn a_call_is_no_ready_point_where_there_is_another() {
 #[test]
 fn errno_is_what_it_is_in_the_plain_program() {
     let source = r#"
-#include <errno.h>
-#include <stdio.h>
 int flashfork_ready(int *, char ***) __attribute__((weak));
 int main(void) { int first = errno; errno = 7; flashfork_ready(0, 0); printf("%d %d\n", first, errno); return 0; }"#;
     for options in [&["--ready", "main"][..], &["--ready", "call"], &["--ready", "call", "--threads"]] {

@@ -5,12 +5,6 @@ use std::fs;
 
 /// Says its own number and its child's. How the child is made, and what either does then, is said by macros.
 const PARENT: &str = r#"
-#define _GNU_SOURCE
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 __attribute__((constructor)) static void start(void) {
     pid_t child = FORK;
     if (child == 0) {
@@ -42,7 +36,7 @@ fn warm(fork: &str, child: &str, parent: &str) -> (Started, bool, String) {
     let program = place.program_with("parent", PARENT, &macros.each_ref().map(String::as_str));
     // No pipe: the child keeps it open.
     let said = place.at("said");
-    let mut warm = place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]);
+    let mut warm = place.flashfork(&["warm", "t", "--", &program]);
     let warm = warm.stdout(std::process::Stdio::null()).stderr(fs::File::create(&said).unwrap());
     let success = warm.status().unwrap().success();
     let said = fs::read_to_string(said).unwrap();

@@ -1,10 +1,12 @@
 //! How clones end, and what is left when somebody dies.
 
-use crate::place::{Place, assert_says, flashfork, good, kill, line, processes, signal, state, stderr, stdout, until};
+use crate::place::{
+    Place, Start, assert_says, first_line, flashfork, good, kill, line, processes, signal, state, stderr, stdout, until,
+};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Stdio};
+use std::process::Child;
 
 #[test]
 fn exit_codes_are_the_clones_own() {
@@ -24,10 +26,8 @@ fn exit_codes_are_the_clones_own() {
 
 /// A clone that says its number and waits.
 fn waiting(place: &Place, script: &str) -> (Child, i32) {
-    let mut child =
-        place.shell(&format!("echo $$; {script}")).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut text = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut text).unwrap();
+    let mut child = place.shell(&format!("echo $$; {script}")).start_both();
+    let text = first_line(&mut child.stdout);
     (child, text.trim().parse().unwrap())
 }
 
@@ -75,7 +75,7 @@ fn a_template_that_is_told_to_end_gives_up_its_name() {
     kill(pid, libc::SIGTERM);
     until("it ends", || state(pid).is_none());
     assert!(place.list().is_empty());
-    assert_eq!(fs::read_dir(place.at("flashfork/templates")).unwrap().count(), 0);
+    assert_eq!(place.names(), 0);
 }
 
 /// One that knows its template's number, from `/proc`.
@@ -101,7 +101,7 @@ fn the_parent_of_a_clone_is_that_of_its_command() {
     let script = format!("{} clone t -c \"import os, time\n$CODE\" & read x", flashfork());
     for _ in 0..2 {
         let mut sh = place.sh(&script);
-        let mut sh = sh.env("CODE", code).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut sh = sh.env("CODE", code).start_talk();
         let (mut output, mut text) = (BufReader::new(sh.stdout.take().unwrap()), String::new());
         output.read_line(&mut text).unwrap();
         assert_eq!(text, format!("{}\n", sh.id()));
@@ -154,16 +154,7 @@ fn a_template_that_has_made_its_clones_goes() {
 #[test]
 fn many_callers_at_once_each_get_their_own() {
     let place = Place::with_shell();
-    let clones: Vec<_> = (0..60)
-        .map(|i| {
-            place
-                .shell(&format!("read x; echo {i} $$; exit {i}"))
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap()
-        })
-        .collect();
+    let clones: Vec<_> = (0..60).map(|i| place.shell(&format!("read x; echo {i} $$; exit {i}")).start_talk()).collect();
     until("all run", || place.list()[0]["clones_running"] == 60);
     let mut pids = std::collections::HashSet::new();
     for (i, clone) in clones.into_iter().enumerate() {

@@ -1,8 +1,9 @@
 //! Which of its two programs the command is: the launcher, while nothing must be said.
 
-use crate::place::{FalseTemplate, Place, assert_says, flashfork, line, stderr, stdout, until};
+use crate::place::{
+    FalseTemplate, Place, assert_says, first_line, flashfork, line, often, rest, stderr, stdout, until,
+};
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -11,8 +12,7 @@ const PYTHON: &str = "/usr/bin/python3";
 fn started(place: &Place, code: &str) -> Child {
     let mut clone = place.flashfork(&["clone", "t", "-c", code]);
     let mut clone = clone.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(clone.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let line = first_line(&mut clone.stdout);
     assert_eq!(line, "here\n");
     clone
 }
@@ -45,8 +45,7 @@ fn a_clone_that_has_not_started_yet_is_waited_for_by_the_command_proper() {
     until("it is called as it was typed", || name() == "flashfork\n");
     drop(caller);
     assert_eq!(clone.wait().unwrap().code(), Some(1));
-    let mut said = String::new();
-    clone.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let said = rest(clone.stderr.take().unwrap());
     assert!(said.lines().count() == 1 && said.contains("the template t has ended"), "{said}");
 }
 
@@ -109,7 +108,7 @@ fn without_proc_the_command_is_found_by_the_name_it_was_started_by() {
 /// As a build runs them: one after the other, eight at a time.
 #[test]
 fn of_many_clones_that_make_runs_none_is_lost_and_each_is_right() {
-    let count = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 1000 } else { 100 };
+    let count = often(100, 1000);
     let place = Place::new();
     place.warm(&[PYTHON, "-c", "import os"]);
     fs::create_dir(place.at("out")).unwrap();
@@ -127,13 +126,13 @@ fn of_many_clones_that_make_runs_none_is_lost_and_each_is_right() {
         .env("XDG_RUNTIME_DIR", place.path());
     let output = make.env_remove("MAKEFLAGS").stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
-    let mut said: Vec<u32> = stdout(&output).lines().map(|line| line.parse().unwrap()).collect();
+    let mut said: Vec<usize> = stdout(&output).lines().map(|line| line.parse().unwrap()).collect();
     said.sort_unstable();
     assert!(said.into_iter().eq(0..count));
     for i in 0..count {
         let text = fs::read_to_string(place.at(format!("out/{i}"))).unwrap();
         assert_eq!(text, (i * 3).to_string());
     }
-    assert_eq!(place.list()[0]["clones_made"].as_u64(), Some(count.into()));
+    assert_eq!(place.list()[0]["clones_made"], count);
     until("no clone runs", || place.list()[0]["clones_running"] == 0);
 }

@@ -1,6 +1,6 @@
 //! Names, and programs that can't be templates.
 
-use crate::place::{FalseTemplate, Place, assert_says, both, line, state, stderr, stdout, until};
+use crate::place::{FalseTemplate, Place, Start, assert_says, both, line, state, stderr, stdout, until};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -41,8 +41,7 @@ fn a_name_that_is_taken_is_told_and_nothing_is_started() {
 #[test]
 fn unknown_names_are_told_and_need_no_removing() {
     let place = Place::new();
-    let output = place.run(&["clone", "nobody"]);
-    assert_says(line(&output), "there is no template nobody");
+    place.refuses(&["clone", "nobody"], "there is no template nobody");
     let removed = place.run(&["rm", "nobody", "nobody"]);
     assert_eq!((removed.status.code(), stdout(&removed)), (Some(0), &*"there is no template nobody\n".repeat(2)));
     assert!(place.list().is_empty());
@@ -84,34 +83,18 @@ fn programs_the_shim_can_not_get_into_are_refused_before_they_run() {
 #[test]
 fn a_program_that_ends_before_it_is_ready_is_told() {
     let place = Place::new();
-    let ends = place.program(
-        "ends",
-        "#include <stdlib.h>\n__attribute__((constructor)) void f(void) { exit(3); } int main(void) {}",
-    );
-    let crashes = place.program(
-        "crashes",
-        "#include <stdlib.h>\n__attribute__((constructor)) void f(void) { abort(); } int main(void) {}",
-    );
-    let killed = place.program(
-        "killed",
-        "#include <signal.h>\n__attribute__((constructor)) void f(void) { raise(SIGKILL); } int main(void) {}",
-    );
-    let ways = [
-        (ends, "ended with exit status 3"),
-        (crashes, "was ended by signal 6"),
-        (killed, "was killed before it was ready; somebody has, or memory was short"),
-    ];
-    for (program, how) in ways {
-        let output = place.run(&["warm", "t", "--", program.to_str().unwrap()]);
-        assert_says(line(&output), how);
+    for (end, how) in [
+        ("exit(3)", "ended with exit status 3"),
+        ("abort()", "was ended by signal 6"),
+        ("raise(SIGKILL)", "was killed before it was ready; somebody has, or memory was short"),
+    ] {
+        let text = format!("__attribute__((constructor)) void f(void) {{ {end}; }} int main(void) {{}}");
+        place.refuses(&["warm", "t", "--", &place.program("ends", &text)], how);
     }
-    assert_eq!(fs::read_dir(place.at("flashfork/templates")).unwrap().count(), 0);
+    assert_eq!(place.names(), 0);
 }
 
 const THREAD: &str = r#"
-#include <pthread.h>
-#include <stdio.h>
-#include <unistd.h>
 static int stop[2];
 static pthread_t thread;
 static void *work(void *nothing) { char c; read(stop[0], &c, 1); return nothing; }
@@ -129,7 +112,7 @@ int main(void) { puts("ran"); return 0; }
 fn a_program_with_threads_is_refused_and_ended() {
     let place = Place::new();
     let program = place.program_with("threads", THREAD, &["-DSTOPS=0"]);
-    let output = place.run(&["warm", "t", "--", program.to_str().unwrap()]);
+    let output = place.run(&["warm", "t", "--", &program]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
     let (pid, why) = stderr(&output).split_once('\n').unwrap();
     assert!(why.contains("threads") && why.lines().count() == 1, "{why}");
@@ -146,8 +129,7 @@ fn a_setgid_program_is_refused() {
         return;
     }
     fs::set_permissions(&program, fs::Permissions::from_mode(0o2755)).unwrap();
-    let output = place.run(&["warm", "t", "--", program.to_str().unwrap()]);
-    assert_says(line(&output), "it is setgid");
+    place.refuses(&["warm", "t", "--", &program], "it is setgid");
 }
 
 /// A name that is found dead may be taken by the time it is to be removed: all who remove and give names take turns.
@@ -165,9 +147,7 @@ fn a_name_that_was_taken_meanwhile_is_not_removed() {
         drop(dead);
         fs::rename(&kept, &path).unwrap();
         let lock = Flock::lock(fs::File::open(path.parent().unwrap()).unwrap(), FlockArg::LockExclusive).unwrap();
-        let mut command = place.flashfork(arguments);
-        let command =
-            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let command = place.flashfork(arguments).start_both();
         until("it waits for its turn", || {
             let open = fs::read_dir(format!("/proc/{}/fd", command.id())).unwrap();
             let open = open.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
@@ -194,7 +174,7 @@ fn a_name_that_was_taken_meanwhile_is_not_removed() {
 fn threads_that_stop_for_a_fork_are_no_hindrance() {
     let place = Place::new();
     let program = place.program_with("threads", THREAD, &["-DSTOPS=1"]);
-    place.warm(&[program.to_str().unwrap()]);
+    place.warm(&[&program]);
     assert_eq!(stdout(&place.cloned()), "ran\n");
 }
 
@@ -204,8 +184,7 @@ fn a_directory_that_others_could_look_into_is_refused() {
     let directory = place.at("flashfork/templates");
     fs::create_dir_all(&directory).unwrap();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o750)).unwrap();
-    let output = place.run(&["warm", "t", "--", "sh"]);
-    assert_says(line(&output), "others may look into it");
+    place.refuses(&["warm", "t", "--", "sh"], "others may look into it");
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
 }
 

@@ -3,11 +3,14 @@
 use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, socket,
 };
+use std::fmt::Debug;
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::{fs::DirBuilder, os::unix::fs::DirBuilderExt, os::unix::process::CommandExt, sync::Once};
+use std::{fs::DirBuilder, sync::Once};
 
 #[path = "../../../flashfork-templates/tests/common/process.rs"]
 mod process;
@@ -15,28 +18,19 @@ pub use process::{kill, until};
 
 #[path = "../common/mod.rs"]
 mod common;
+pub use common::{Before, act, flashfork, limit, target};
 #[allow(unused_imports, reason = "one of the two that have this module needs it")]
-pub use common::copy;
-pub use common::{flashfork, target};
+pub use common::{block, copy, forbid};
 
 pub struct Place(tempfile::TempDir);
 
 /// A command that ignores these signals when it starts, and of those that a shell may have ignored no other: what runs
 /// in the background of a script ignores SIGINT and SIGQUIT, what Python executes SIGXFSZ, and so would its children.
 pub fn ignoring(mut command: Command, all: &'static [i32]) -> Command {
-    let ignore = move || {
-        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGXFSZ] {
-            // SAFETY: a default action runs no code of this process.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
-        }
-        for signal in all {
-            // SAFETY: to ignore a signal runs no code either.
-            unsafe { libc::signal(*signal, libc::SIG_IGN) };
-        }
-        Ok(())
-    };
-    // SAFETY: async-signal-safe calls only.
-    unsafe { command.pre_exec(ignore) };
+    command.before(|| {
+        act(&[libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGXFSZ], libc::SIG_DFL);
+        act(all, libc::SIG_IGN);
+    });
     command
 }
 
@@ -62,10 +56,17 @@ impl Place {
         self.path().join(name)
     }
 
-    /// Writes a file.
-    pub fn file(&self, name: impl AsRef<Path>, text: impl AsRef<[u8]>) -> PathBuf {
+    /// Writes a file; its path.
+    pub fn file(&self, name: impl AsRef<Path>, text: impl AsRef<[u8]>) -> String {
         let path = self.at(name);
         fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// The same, which may be executed.
+    pub fn script(&self, name: &str, text: &str) -> String {
+        let path = self.file(name, text);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         path
     }
 
@@ -81,9 +82,37 @@ impl Place {
         self.flashfork(arguments).output().unwrap()
     }
 
+    /// That nothing comes of it but a line that says this.
+    #[track_caller]
+    pub fn refuses(&self, arguments: &[&str], why: &str) {
+        assert_says(line(&self.run(arguments)), why);
+    }
+
     /// What came of a clone of `t`.
     pub fn cloned(&self) -> Output {
         self.run(&["clone", "t"])
+    }
+
+    /// What came of so many of it at a time.
+    pub fn together(&self, count: usize, arguments: &[&str]) -> Vec<Output> {
+        let all: Vec<_> = (0..count).map(|_| self.flashfork(arguments).start_both()).collect();
+        all.into_iter().map(|command| command.wait_with_output().unwrap()).collect()
+    }
+
+    /// What came of clones of `t`: first one after the other, then so many at a time.
+    pub fn clones(&self, alone: usize, together: usize, arguments: &[&str]) -> Vec<Output> {
+        let words = [&["clone", "t"], arguments].concat();
+        (0..alone).map(|_| self.run(&words)).chain(self.together(together, &words)).collect()
+    }
+
+    #[track_caller]
+    pub fn remove(&self) {
+        good(self.run(&["rm", "t"]));
+    }
+
+    /// Until nothing runs any more that was started in this place.
+    pub fn until_empty(&self) {
+        until("all is gone", || pids(self, "").is_empty());
     }
 
     /// A shell outside any template.
@@ -100,19 +129,17 @@ impl Place {
         stdout(&output).to_owned()
     }
 
-    /// Compiles a C program, which finds flashfork's functions declared.
-    pub fn program(&self, name: &str, source: &str) -> PathBuf {
+    /// Compiles a C program, which begins with `begin.h`.
+    pub fn program(&self, name: &str, source: &str) -> String {
         self.program_with(name, source, &[])
     }
 
-    pub fn program_with(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
-        let (text, program) = (self.at(format!("{name}.c")), self.at(name));
-        let functions = "int flashfork_ready(int *, char ***) __attribute__((weak));
-            int flashfork_on_clone(int (*)(void *), void *) __attribute__((weak));";
-        fs::write(&text, format!("{functions}\n{source}")).unwrap();
+    pub fn program_with(&self, name: &str, source: &str, flags: &[&str]) -> String {
+        let text = self.file(format!("{name}.c"), [include_str!("begin.h"), source].concat());
+        let program = text.strip_suffix(".c").unwrap();
         let mut cc = Command::new("cc");
-        assert!(cc.args(["-O1", "-pthread", "-o"]).arg(&program).arg(&text).args(flags).status().unwrap().success());
-        program
+        assert!(cc.args(["-O1", "-pthread", "-o", program, &text]).args(flags).status().unwrap().success());
+        program.to_owned()
     }
 
     /// A template `t` of a program.
@@ -141,6 +168,11 @@ impl Place {
         let output = self.run(&["ls", "--json"]);
         assert!(output.status.success(), "{}", stderr(&output));
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// How many names there are, also of what is no template.
+    pub fn names(&self) -> usize {
+        fs::read_dir(self.at("flashfork/templates")).unwrap().count()
     }
 
     pub fn template_pid(&self) -> i32 {
@@ -205,6 +237,53 @@ impl Drop for FalseTemplate {
     }
 }
 
+/// So many, or `all` in `make test-all`.
+pub fn often(some: usize, all: usize) -> usize {
+    if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { all } else { some }
+}
+
+/// Starts commands of which the test has some streams.
+pub trait Start {
+    /// What it prints can be read.
+    fn start(&mut self) -> Child;
+    /// Its errors, too.
+    fn start_both(&mut self) -> Child;
+    /// It can be written to, and what it prints can be read.
+    fn start_talk(&mut self) -> Child;
+}
+
+impl Start for Command {
+    fn start(&mut self) -> Child {
+        self.stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn start_both(&mut self) -> Child {
+        self.stderr(Stdio::piped()).start()
+    }
+
+    fn start_talk(&mut self) -> Child {
+        self.stdin(Stdio::piped()).start()
+    }
+}
+
+/// The first line of a stream; what comes with it may be lost.
+pub fn first_line(stream: &mut Option<impl Read>) -> String {
+    next_line(&mut BufReader::new(stream.as_mut().unwrap()))
+}
+
+pub fn next_line(stream: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    line
+}
+
+/// What is left to be read.
+pub fn rest(mut stream: impl Read) -> String {
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    rest
+}
+
 /// All there are.
 pub fn processes() -> impl Iterator<Item = i32> {
     fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok())
@@ -262,8 +341,20 @@ pub fn assert_says(said: &str, what: &str) {
     assert!(said.contains(what), "{said}");
 }
 
+/// As what is drawn at random.
+#[track_caller]
+pub fn assert_all_differ<T: Ord + Debug>(all: impl IntoIterator<Item = T>) {
+    let mut all: Vec<T> = all.into_iter().collect();
+    all.sort_unstable();
+    assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
+}
+
+pub fn pid(child: &Child) -> i32 {
+    i32::try_from(child.id()).unwrap()
+}
+
 pub fn signal(child: &Child, signal: i32) {
-    kill(i32::try_from(child.id()).unwrap(), signal);
+    kill(pid(child), signal);
 }
 
 /// The state of a process as `ps` shows it; `None` when it is gone or only waits to be waited for.

@@ -1,7 +1,8 @@
 //! A clone does what its program does when it is started anew, also where it was made ahead, and where its end could be
 //! told early.
 
-use crate::place::{Place, assert_says, flashfork, good, kill, state, stderr, stdout, until};
+use crate::place::{Place, Start, assert_says, flashfork, good, kill, state, stderr, stdout, until};
+use std::fs;
 use std::process::{Command, Output, Stdio};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -64,11 +65,7 @@ os.register_at_fork(after_in_child=h)";
 #[test]
 fn a_handler_of_the_c_librarys_forks_may_fork() {
     let place = Place::new();
-    let source = r#"#include <pthread.h>
-#include <stdio.h>
-#include <unistd.h>
-#include <sys/wait.h>
-static int code;
+    let source = r#"static int code;
 static void h(void) { int s; pid_t p = fork(); if (!p) _exit(7); waitpid(p, &s, 0); code = WEXITSTATUS(s); }
 static int done;
 static void once(void) { if (!done++) h(); done--; }
@@ -76,7 +73,7 @@ __attribute__((constructor)) static void start(void) { pthread_atfork(0, 0, once
 int main(int argc, char **argv) { printf("%d %s\n", code, argv[1]); return 0; }
 "#;
     let program = place.program("forks", source);
-    place.warm(&[program.to_str().unwrap()]);
+    place.warm(&[&program]);
     for _ in 0..2 {
         place.ahead();
         prints(&place.run(&["clone", "t", "word"]), "7 word\n");
@@ -101,7 +98,7 @@ fn files_opened_in_the_warm_up_are_flushed_at_the_end() {
     for word in ["one", "two"] {
         prints(&python(&place, &format!("import sys; sys.log.write('{word} ')")), "");
     }
-    assert_eq!(std::fs::read_to_string(log).unwrap(), "warm one two ");
+    assert_eq!(fs::read_to_string(log).unwrap(), "warm one two ");
 }
 
 #[test]
@@ -113,7 +110,7 @@ fn a_warm_up_that_ends_itself_ends_as_in_python_itself() {
             "import sys, os, atexit\natexit.register(print, 'at exit')\nf = open({file:?}, 'w'); f.write('kept')\nprint('out')\n{code}"
         );
         let warm = place.run(&["warm", "t", "--", PYTHON, "-c", &code]);
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept", "{}", stderr(&warm));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "kept", "{}", stderr(&warm));
         let cold = Command::new(PYTHON).args(["-c", &code]).output().unwrap();
         assert_eq!(stdout(&warm), stdout(&cold));
         let told = stderr(&warm).strip_prefix(stderr(&cold)).unwrap_or_else(|| panic!("{}", stderr(&warm)));
@@ -134,8 +131,7 @@ time.sleep(0.2)
 print('out')
 sys.exit(3)"
         );
-        let mut clone = place.flashfork(&["clone", "t", "-c", &code]);
-        let mut clone = clone.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut clone = place.flashfork(&["clone", "t", "-c", &code]).start_talk();
         let input = clone.stdin.take();
         until("it ends", || clone.try_wait().unwrap().is_some());
         drop(input);
@@ -160,7 +156,7 @@ print(os.getpid(), flush=True)"
     for code in [code.clone(), format!("{code}\nos._exit(0)")].iter().cycle().take(20) {
         let output = python(&place, code);
         assert_eq!(stderr(&output), "");
-        let file = std::fs::File::open(&path).unwrap();
+        let file = fs::File::open(&path).unwrap();
         // SAFETY: takes numbers.
         let free = unsafe { libc::flock(std::os::fd::AsRawFd::as_raw_fd(&file), libc::LOCK_EX | libc::LOCK_NB) } == 0;
         assert!(free);
@@ -242,12 +238,7 @@ fn a_handler_of_signals_may_end_a_clone_on_a_small_stack() {
     let place = Place::new();
     let program = place.program(
         "handler",
-        "#define _GNU_SOURCE
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
-static void end(int signal) { _exit(signal); }
+        "static void end(int signal) { _exit(signal); }
 int main(void) {
     /* The loader needs some to bind the call. */
     size_t size = sysconf(_SC_MINSIGSTKSZ) + 1024, page = 4096, all = (size + page - 1) / page * page;
@@ -260,7 +251,7 @@ int main(void) {
     return 2;
 }",
     );
-    place.warm(&[program.to_str().unwrap()]);
+    place.warm(&[&program]);
     for _ in 0..3 {
         assert_eq!(place.cloned().status.code(), Some(libc::SIGUSR1));
     }

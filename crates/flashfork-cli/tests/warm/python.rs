@@ -1,8 +1,10 @@
 //! Clones of a warmed CPython: Debian's, with the standard library and numpy.
 
-use crate::place::{Place, assert_says, both, flashfork, good, ignoring, line, outcome, stderr, stdout};
+use crate::place::{
+    Place, Start, assert_all_differ, assert_says, both, flashfork, good, ignoring, outcome, signal, stderr, stdout,
+};
 use std::fs;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::{io::Write, os::unix::process::ExitStatusExt};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -21,7 +23,7 @@ impl Place {
 
     /// What Python itself makes of the same.
     fn cold(&self, arguments: &[&str]) -> Output {
-        let mut python = std::process::Command::new(PYTHON);
+        let mut python = Command::new(PYTHON);
         python.args(arguments).current_dir(self.path()).stdin(Stdio::null()).output().unwrap()
     }
 }
@@ -29,8 +31,7 @@ impl Place {
 /// Runs the same in a clone and in Python started anew.
 fn same(place: &Place, arguments: &[&str]) {
     let (clone, cold) = (place.python(arguments), place.cold(arguments));
-    let all = |o: &Output| (o.status.code(), stdout(o).to_owned(), stderr(o).to_owned());
-    assert_eq!(all(&clone), all(&cold), "{arguments:?}");
+    assert_eq!((outcome(&clone), clone.status.signal()), (outcome(&cold), cold.status.signal()), "{arguments:?}");
 }
 
 #[test]
@@ -54,13 +55,13 @@ os.system('env | grep -E \"^(LC_|LANG)\" | sort')";
         &[("PYTHONCOERCECLOCALE", "0")],
     ];
     for variables in all {
-        let said = |mut command: std::process::Command, words: &[&str]| {
+        let said = |mut command: Command, words: &[&str]| {
             command.env_clear().env("PATH", "/usr/bin:/bin").env("XDG_RUNTIME_DIR", place.path());
             let output = command.envs(variables.iter().copied()).args(words).stdin(Stdio::null()).output().unwrap();
             (stdout(&output).to_owned(), stderr(&output).to_owned())
         };
         let clone = said(place.flashfork(&["clone", "t"]), &["-c", show]);
-        let cold = said(std::process::Command::new(PYTHON), &["-c", show]);
+        let cold = said(Command::new(PYTHON), &["-c", show]);
         assert_eq!(clone.0, cold.0, "{variables:?}");
         // Python has another mode there.
         let told = variables == [("LANG", "C.UTF-8")];
@@ -149,17 +150,9 @@ fn every_way_to_name_a_program_works() {
         &["-c", "raise KeyboardInterrupt"],
         &["-c", "import os; os.abort()"],
     ] {
-        let clone = place.python(arguments);
-        let cold = place.cold(arguments);
-        assert_eq!(
-            (clone.status.code(), clone.status.signal()),
-            (cold.status.code(), cold.status.signal()),
-            "{arguments:?}"
-        );
-        assert_eq!(stdout(&clone), stdout(&cold), "{arguments:?}");
-        assert_eq!(stderr(&clone), stderr(&cold), "{arguments:?}");
+        same(&place, arguments);
     }
-    let mut from_input = place.flashfork(&["clone", "t"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut from_input = place.flashfork(&["clone", "t"]).start_talk();
     from_input.stdin.take().unwrap().write_all(b"import sys\nprint(sys.argv, __name__)\n").unwrap();
     assert_eq!(stdout(&from_input.wait_with_output().unwrap()), "[''] __main__\n");
     let mut ends = place.flashfork(&["clone", "t"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -174,7 +167,7 @@ fn full_and_closed_outputs_are_as_in_python_itself() {
     let place = warmed("pass");
     let clone = format!("{} clone t", flashfork());
     let run = |script: &str| {
-        let mut sh = std::process::Command::new("bash");
+        let mut sh = Command::new("bash");
         let output = sh.args(["-c", script]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
         outcome(&output)
     };
@@ -201,9 +194,7 @@ print(tempfile.mktemp()); print(hash('text'))";
             stdout(&output).lines().map(str::to_owned).collect()
         })
         .collect();
-    for i in 0..6 {
-        assert!(runs[0][i] != runs[1][i] && runs[1][i] != runs[2][i] && runs[0][i] != runs[2][i], "{runs:?}");
-    }
+    (0..6).for_each(|i| assert_all_differ(runs.iter().map(|run| &run[i])));
     assert!(runs.iter().all(|run| run[6] == runs[0][6]));
     assert!(
         stdout(&place.python(&["-c", "import numpy; print(numpy.ones((99, 99)).dot(numpy.ones((99, 99))).sum())"]))
@@ -283,8 +274,7 @@ fn a_script_can_be_the_warm_up_and_a_failed_one_is_told() {
         "{text}"
     );
     let threads = "import threading, time; threading.Thread(target=time.sleep, args=[1000], daemon=True).start()";
-    let refused = place.run(&["warm", "u", "--", PYTHON, "-c", threads]);
-    assert_says(line(&refused), "it has other threads");
+    place.refuses(&["warm", "u", "--", PYTHON, "-c", threads], "it has other threads");
     assert_eq!(place.list().len(), 1);
 }
 
@@ -293,10 +283,10 @@ fn an_interrupt_is_a_keyboard_interrupt() {
     let place = warmed("import time");
     let code =
         "import time\ntry:\n print('on', flush=True)\n time.sleep(1000)\nexcept KeyboardInterrupt: print('caught')";
-    let mut clone = place.flashfork(&["clone", "t", "-c", code]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut clone = place.flashfork(&["clone", "t", "-c", code]).start();
     let mut first = [0; 3];
     std::io::Read::read_exact(clone.stdout.as_mut().unwrap(), &mut first).unwrap();
-    crate::place::signal(&clone, libc::SIGINT);
+    signal(&clone, libc::SIGINT);
     let output = clone.wait_with_output().unwrap();
     assert_eq!((stdout(&output), output.status.code()), ("caught\n", Some(0)));
 }
@@ -338,7 +328,7 @@ fn signals_that_the_caller_ignores_are_seen_as_in_python_itself() {
     let sets: [&'static [i32]; 3] =
         [&[], &[libc::SIGHUP], &[libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2]];
     for all in sets {
-        let mut python = std::process::Command::new(PYTHON);
+        let mut python = Command::new(PYTHON);
         python.arg("handlers.py");
         let cold = output(python, all);
         assert!(cold.1.ends_with("alive\n"), "{cold:?}");
@@ -370,7 +360,7 @@ print(own.hex())
     );
     let keys: Vec<_> = (0..3).map(|_| stdout(&place.python(&["key.py"])).to_owned()).collect();
     assert!(keys.iter().all(|key| key.trim().len() == 64), "{keys:?}");
-    assert!(keys[0] != keys[1] && keys[0] != keys[2] && keys[1] != keys[2], "{keys:?}");
+    assert_all_differ(&keys);
     let given = warmed("import multiprocessing; multiprocessing.current_process().authkey = b'given'");
     let code = "import multiprocessing as m; print(bytes(m.current_process().authkey))";
     assert_eq!(stdout(&given.python(&["-c", code])), "b'given'\n");
@@ -388,10 +378,7 @@ fn a_zip_file_or_directory_named_by_a_relative_path_works_after_chdir() {
     ];
     fs::create_dir(place.at("app")).unwrap();
     files.iter().for_each(|(name, text)| drop(place.file(format!("app/{name}"), text)));
-    let zip = std::process::Command::new(PYTHON)
-        .args(["-m", "zipapp", "app", "-o", "app.zip"])
-        .current_dir(place.path())
-        .status();
+    let zip = Command::new(PYTHON).args(["-m", "zipapp", "app", "-o", "app.zip"]).current_dir(place.path()).status();
     assert!(zip.unwrap().success());
     for arguments in [&["app.zip", "x"][..], &["app"], &["./app.zip"], &["app/../app"]] {
         same(&place, arguments);
@@ -434,7 +421,7 @@ fn tracebacks_of_modules_directories_and_zip_files_have_no_line_more() {
     let place = warmed("import runpy, zipimport");
     fs::create_dir(place.at("app")).unwrap();
     place.file("app/__main__.py", "def f(): 1 / 0\nf()\n");
-    let zip = std::process::Command::new(PYTHON)
+    let zip = Command::new(PYTHON)
         .args(["-c", "import zipfile; zipfile.ZipFile('app.zip', 'w').write('app/__main__.py', '__main__.py')"])
         .current_dir(place.path())
         .status();

@@ -1,18 +1,24 @@
 //! Clones of a warmed Perl and Ruby, beside what the interpreters make of the same.
 
-use crate::place::{Place, assert_says, both, flashfork, ignoring, line, outcome, stderr, stdout};
+use crate::place::{Place, Start, assert_says, both, flashfork, ignoring, line, outcome, signal, stderr, stdout};
 use std::fs;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::{io::Write, os::unix::process::ExitStatusExt};
+
+/// With a template `t` of an interpreter that has done nothing.
+fn warmed(interpreter: &str) -> Place {
+    let place = Place::new();
+    place.warm(&[interpreter, "-e", "1"]);
+    place
+}
 
 /// The same in a clone and in the interpreter started anew.
 fn same(place: &Place, interpreter: &str, arguments: &[&str]) {
-    let mut cold = ignoring(std::process::Command::new(interpreter), &[]);
+    let mut cold = ignoring(Command::new(interpreter), &[]);
     let cold = cold.args(arguments).current_dir(place.path()).stdin(Stdio::null()).env("ONE", "1=1").output().unwrap();
     let mut clone = place.flashfork(&[&["clone", "t"], arguments].concat());
     let clone = clone.current_dir(place.path()).env("ONE", "1=1").output().unwrap();
-    let all = |o: &Output| (o.status.code(), o.status.signal(), stdout(o).to_owned(), stderr(o).to_owned());
-    assert_eq!(all(&clone), all(&cold), "{arguments:?}");
+    assert_eq!((outcome(&clone), clone.status.signal()), (outcome(&cold), cold.status.signal()), "{arguments:?}");
 }
 
 /// The same from a pipe, which has an argument.
@@ -39,26 +45,25 @@ fn same_with(place: &Place, interpreter: &str, streams: &str, arguments: &[&str]
 /// Numbers that clones print must all differ.
 fn differ(place: &Place, code: &str) {
     let mut seen = std::collections::HashSet::new();
-    for _ in 0..4 {
-        let output = place.run(&["clone", "t", "-e", code]);
+    for output in place.clones(2, 2, &["-e", code]) {
         assert!(seen.insert(stdout(&output).to_owned()), "{}{}", stdout(&output), stderr(&output));
     }
 }
 
 fn from_input(place: &Place, program: &[u8]) -> Output {
-    let mut clone = place.flashfork(&["clone", "t"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut clone = place.flashfork(&["clone", "t"]).start_talk();
     clone.stdin.take().unwrap().write_all(program).unwrap();
     clone.wait_with_output().unwrap()
 }
 
 /// Both forks put back what was blocked before, which in a template is everything.
 fn signals_end_it(place: &Place, code: &str) {
-    for signal in [libc::SIGTERM, libc::SIGHUP] {
-        let mut clone = place.flashfork(&["clone", "t", "-e", code]).stdout(Stdio::piped()).spawn().unwrap();
+    for number in [libc::SIGTERM, libc::SIGHUP] {
+        let mut clone = place.flashfork(&["clone", "t", "-e", code]).start();
         let mut first = [0; 3];
         std::io::Read::read_exact(clone.stdout.as_mut().unwrap(), &mut first).unwrap();
-        crate::place::signal(&clone, signal);
-        assert_eq!(clone.wait().unwrap().signal(), Some(signal));
+        signal(&clone, number);
+        assert_eq!(clone.wait().unwrap().signal(), Some(number));
     }
 }
 
@@ -106,8 +111,7 @@ two
 
 #[test]
 fn perl_tells_of_output_that_is_lost() {
-    let place = Place::new();
-    place.warm(&[PERL, "-e", "1"]);
+    let place = warmed(PERL);
     for streams in [">/dev/full", ">&-", "<&-", "2>&-", "<&- >&-"] {
         for code in ["print 1", "print 1; exit 0", "print STDERR 1; print <STDIN>"] {
             same_with(&place, PERL, streams, &["-e", code]);
@@ -126,14 +130,13 @@ fn perl_keeps_the_layers_of_its_streams() {
         clone.args(["sh", flashfork(), "clone", "t", "-e", code]);
         let (cold, clone) = (cold.output().unwrap(), clone.output().unwrap());
         assert_eq!(stdout(&clone), stdout(&cold), "{option}");
-        place.run(&["rm", "t"]);
+        place.remove();
     }
 }
 
 #[test]
 fn perl_names_the_program_and_ends_with_its_status_where_it_does_not_compile() {
-    let place = Place::new();
-    place.warm(&[PERL, "-e", "1"]);
+    let place = warmed(PERL);
     place.file("strict.pl", "use strict;\nprint 1;\n$undeclared = 5;\n");
     place.file("taint.pl", "#!/usr/bin/perl -T\nprint 1;\n");
     for arguments in [
@@ -151,8 +154,7 @@ fn perl_names_the_program_and_ends_with_its_status_where_it_does_not_compile() {
 
 #[test]
 fn perl_runs_a_script_with_a_byte_order_mark_and_refuses_a_directory() {
-    let place = Place::new();
-    place.warm(&[PERL, "-e", "1"]);
+    let place = warmed(PERL);
     place.file("mark.pl", "\u{feff}print __LINE__, ' ', length('é'), \"\\n\"; die");
     for name in ["mark.pl", ".", "/", "nowhere/script.pl"] {
         same(&place, PERL, &[name]);
@@ -161,8 +163,7 @@ fn perl_runs_a_script_with_a_byte_order_mark_and_refuses_a_directory() {
 
 #[test]
 fn perl_data_is_the_file_of_the_script() {
-    let place = Place::new();
-    place.warm(&[PERL, "-e", "1"]);
+    let place = warmed(PERL);
     let places = "#!/usr/bin/perl
 print tell(DATA), ' ', -s DATA, ' ', -f DATA ? 'file' : 'none', \"\\n\";
 my $begin = tell DATA;
@@ -202,8 +203,7 @@ __DATA__
 
 #[test]
 fn perl_reads_on_behind_a_program_from_standard_input() {
-    let place = Place::new();
-    place.warm(&[PERL, "-e", "1"]);
+    let place = warmed(PERL);
     for program in [
         "print 'in ', <STDIN>;\n__END__\nrest\nmore\n",
         "print scalar <DATA>, 'in ', <STDIN>;\n__END__\nrest\nmore\n",
@@ -226,8 +226,7 @@ fn perl_reads_on_behind_a_program_from_standard_input() {
 
 #[test]
 fn perl_does_what_the_first_line_of_a_script_asks_for() {
-    let place = Place::new();
-    place.warm(&[PERL, "-e", "1"]);
+    let place = warmed(PERL);
     let body = "our ($x, $y, @F); print \"x=$x y=$y @ARGV $^W @F \", __LINE__, \" $_\", \"\\n\"; BEGIN { print \"begin $x @ARGV\\n\" }
 print <DATA>, tell DATA;
 __END__
@@ -272,8 +271,7 @@ one
 
 #[test]
 fn perl_takes_several_pieces_of_code_and_no_options() {
-    let place = Place::new();
-    place.warm(&[PERL, "-e", "1"]);
+    let place = warmed(PERL);
     for arguments in [
         &["-e", "print 1;", "-e", "print 2; warn", "a"][..],
         &["-e", "print \"@ARGV\"", "--", "-w"],
@@ -298,8 +296,7 @@ fn perl_takes_several_pieces_of_code_and_no_options() {
 /// Perl ends with the number of the last error then, which depends on what its standard error is.
 #[test]
 fn perl_without_code_ends_as_ever() {
-    let place = Place::new();
-    place.warm(&[PERL, "-e", "1"]);
+    let place = warmed(PERL);
     for streams in ["", "2> file", "2> /dev/null", "2>&1 | cat; exit 0", "< /dev/null > out 2> file", "2>&-"] {
         same_with(&place, PERL, streams, &["-e"]);
         same_with(&place, PERL, streams, &["-e", "1", "-e"]);
@@ -310,8 +307,7 @@ fn perl_without_code_ends_as_ever() {
 /// They see the lines that the program has, before perl does.
 #[test]
 fn perl_has_source_filters_over_what_it_reads() {
-    let place = Place::new();
-    place.warm(&[PERL, "-e", "1"]);
+    let place = warmed(PERL);
     let line = "package Line; use Filter::Util::Call; sub import { filter_add(sub { my $s = filter_read(); s/one/1/g; $s }) } 1;";
     place.file("Line.pm", line);
     let block = line.replace("Line", "Block").replace("filter_read()", "filter_read(9)");
@@ -341,7 +337,7 @@ fn a_limit_on_the_size_of_files_is_told() {
 fn perl_is_warmed_by_a_script_too_and_failures_are_told() {
     let place = Place::new();
     let script = place.file("warm.pl", "our $kept = 'kept'; 1;");
-    place.warm(&[PERL, script.to_str().unwrap()]);
+    place.warm(&[PERL, &script]);
     assert_eq!(stdout(&place.run(&["clone", "t", "-e", "print $main::kept"])), "kept");
     let failed = place.run(&["warm", "u", "--", PERL, "-e", "die 'no luck'"]);
     assert!(
@@ -398,14 +394,13 @@ fn ruby_writes_lines_at_once_on_its_callers_terminal() {
             let clone = place.written(terminal, &format!("{} clone t {code}", flashfork()));
             assert_eq!(clone, place.written(terminal, &format!("{RUBY} {code}")));
         }
-        place.run(&["rm", "t"]);
+        place.remove();
     }
 }
 
 #[test]
 fn ruby_tells_of_errors_as_ever() {
-    let place = Place::new();
-    place.warm(&[RUBY, "-e", "nil"]);
+    let place = warmed(RUBY);
     place.file("syntax.rb", "puts 1\ndef f(\n");
     let cause = "def f\n  raise 'a'\nrescue\n  raise 'b'\nend\nf\n";
     place.file("cause.rb", cause);
@@ -434,8 +429,7 @@ fn ruby_tells_of_errors_as_ever() {
 
 #[test]
 fn ruby_reads_on_behind_a_program_and_finds_its_end_as_the_parser_does() {
-    let place = Place::new();
-    place.warm(&[RUBY, "-e", "nil"]);
+    let place = warmed(RUBY);
     for program in [
         "puts 1; puts $stdin.read\n__END__\nrest\n",
         "p DATA.lineno, DATA.gets, DATA.read, $stdin.read\n__END__\nrest\nmore\n",
@@ -460,8 +454,7 @@ fn ruby_reads_on_behind_a_program_and_finds_its_end_as_the_parser_does() {
 
 #[test]
 fn ruby_does_what_the_first_line_of_a_script_asks_for() {
-    let place = Place::new();
-    place.warm(&[RUBY, "-e", "nil"]);
+    let place = warmed(RUBY);
     let script = place.at("first.rb");
     for line in ["", " -w", " -W", " -W0", " -W1", " -W2", "\r"] {
         let text =
@@ -492,14 +485,14 @@ all.each { |name| old = trap(name, 'DEFAULT'); p [name, old]; trap(name, old) if
 all.each { |name| begin; Process.kill(name, $$); sleep 0.01; rescue SignalException => e; p e; end }
 puts 'alive'
 ";
-    let output = |command: std::process::Command, all, code: &str| {
+    let output = |command: Command, all, code: &str| {
         let output = ignoring(command, all).args(["-e", code]).output().unwrap();
         outcome(&output)
     };
     let sets: [&'static [i32]; 3] =
         [&[], &[libc::SIGHUP], &[libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2]];
     for all in sets {
-        let cold = output(std::process::Command::new(RUBY), all, handlers);
+        let cold = output(Command::new(RUBY), all, handlers);
         assert!(cold.1.ends_with("alive\n"), "{cold:?}");
         for _ in 0..2 {
             assert_eq!(output(place.flashfork(&["clone", "t"]), all, handlers), cold, "{all:?}");
@@ -511,18 +504,15 @@ puts 'alive'
 
 #[test]
 fn ruby_reads_a_program_from_a_pipe_that_has_a_name() {
-    let place = Place::new();
-    place.warm(&[RUBY, "-e", "nil"]);
-    let mut clone = place.flashfork(&["clone", "t", "/dev/stdin"]);
-    let mut clone = clone.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let place = warmed(RUBY);
+    let mut clone = place.flashfork(&["clone", "t", "/dev/stdin"]).start_talk();
     clone.stdin.take().unwrap().write_all("puts \"#{$0} é\"".as_bytes()).unwrap();
     assert_eq!(stdout(&clone.wait_with_output().unwrap()), "/dev/stdin é\n");
 }
 
 #[test]
 fn ruby_has_pipes_in_place_of_closed_streams() {
-    let place = Place::new();
-    place.warm(&[RUBY, "-e", "nil"]);
+    let place = warmed(RUBY);
     for streams in [">&-", "<&-", "2>&-", "<&- >&- 2>&-"] {
         for code in ["p 1", "warn 1; p 2", "p $stdin.read"] {
             same_with(&place, RUBY, streams, &["-e", code]);
@@ -557,7 +547,7 @@ fn there_is_no_clone_once_libraries_of_perl_and_ruby_or_programs_have_changed() 
     changed(&ruby, "mine.rb", &["-e", "1"]);
     let place = Place::new();
     let program = place.program("small", "int main(void) { return 0; }");
-    place.warm(&[program.to_str().unwrap()]);
+    place.warm(&[&program]);
     changed(&place, "small", &[]);
 }
 
@@ -579,8 +569,7 @@ fn options_that_clones_could_not_follow_are_refused() {
 fn variables_that_an_interpreter_has_read_already_are_told_in_one_line() {
     let all = [(PERL, "PERL5LIB"), (PERL, "PERL_HASH_SEED"), (RUBY, "RUBY_THREAD_VM_STACK_SIZE"), (RUBY, "LC_ALL")];
     for (interpreter, variable) in all {
-        let place = Place::new();
-        place.warm(&[interpreter, "-e", "1"]);
+        let place = warmed(interpreter);
         let clone = |value| {
             let mut clone = place.flashfork(&["clone", "t", "-e", "print 1"]);
             clone.env(variable, value).output().unwrap()

@@ -1,16 +1,15 @@
 //! Signals reach the clone as they would reach a program in the command's place.
 
-use crate::place::{Place, flashfork, signal, state, stdout, until};
+use crate::place::{Place, Start, flashfork, ignoring, kill, next_line, pid, rest, signal, state, stdout, until};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Stdio};
+use std::process::Child;
 
 /// A clone of the shell that says `ready` and its number, then what it gets.
 fn trapping(place: &Place, script: &str) -> (Child, BufReader<std::process::ChildStdout>, i32) {
-    let mut child = place.shell(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = place.shell(script).start_talk();
     let mut output = BufReader::new(child.stdout.take().unwrap());
-    let mut text = String::new();
-    output.read_line(&mut text).unwrap();
+    let text = next_line(&mut output);
     (child, output, text.trim().parse().unwrap())
 }
 
@@ -30,10 +29,9 @@ fn signals_to_the_command_reach_the_clone() {
         (libc::SIGALRM, "ALRM"),
         (libc::SIGWINCH, "WINCH"),
     ] {
-        let (mut command, mut output, _) = trapping(&place, TRAPS);
+        let (mut command, output, _) = trapping(&place, TRAPS);
         signal(&command, number);
-        let mut text = String::new();
-        output.read_to_string(&mut text).unwrap();
+        let text = rest(output);
         assert_eq!((text.trim(), command.wait().unwrap().code()), (name, Some(3)));
     }
 }
@@ -52,8 +50,8 @@ fn a_signal_that_ends_the_clone_ends_the_command() {
 #[test]
 fn stopping_and_continuing_is_for_both() {
     let place = Place::with_shell();
-    let (mut command, mut output, clone) = trapping(&place, "echo $$; read x; echo on");
-    let pid = i32::try_from(command.id()).unwrap();
+    let (mut command, output, clone) = trapping(&place, "echo $$; read x; echo on");
+    let pid = pid(&command);
     for stop in [libc::SIGTSTP, libc::SIGTSTP] {
         signal(&command, stop);
         both_are(true, pid, clone);
@@ -61,12 +59,11 @@ fn stopping_and_continuing_is_for_both() {
         both_are(false, pid, clone);
     }
     // A clone that stops itself.
-    crate::place::kill(clone, libc::SIGSTOP);
+    kill(clone, libc::SIGSTOP);
     both_are(true, pid, clone);
     signal(&command, libc::SIGCONT);
     drop(command.stdin.take());
-    let mut text = String::new();
-    output.read_to_string(&mut text).unwrap();
+    let text = rest(output);
     assert_eq!((text.as_str(), command.wait().unwrap().code()), ("on\n", Some(0)));
 }
 
@@ -80,21 +77,21 @@ fn a_clone_that_others_stop_and_continue_takes_its_command_along() {
     let place = Place::with_shell();
     let (mut command, _output, clone) =
         trapping(&place, "trap 'echo continued' CONT; echo $$; while :; do sleep 0.01; done");
-    let pid = i32::try_from(command.id()).unwrap();
+    let pid = pid(&command);
     for _ in 0..20 {
-        crate::place::kill(clone, libc::SIGSTOP);
+        kill(clone, libc::SIGSTOP);
         both_are(true, pid, clone);
-        crate::place::kill(clone, libc::SIGCONT);
+        kill(clone, libc::SIGCONT);
         both_are(false, pid, clone);
     }
     // However fast that goes, they end up alike.
     for _ in 0..200 {
-        crate::place::kill(clone, libc::SIGSTOP);
-        crate::place::kill(clone, libc::SIGCONT);
+        kill(clone, libc::SIGSTOP);
+        kill(clone, libc::SIGCONT);
     }
-    crate::place::kill(clone, libc::SIGSTOP);
+    kill(clone, libc::SIGSTOP);
     both_are(true, pid, clone);
-    crate::place::kill(clone, libc::SIGKILL);
+    kill(clone, libc::SIGKILL);
     assert_eq!(command.wait().unwrap().signal(), Some(libc::SIGKILL), "a stopped command ends with its clone");
 }
 
@@ -104,14 +101,13 @@ fn a_clone_is_continued_once() {
     let place = Place::new();
     place.warm(&["/usr/bin/perl", "-e", "1"]);
     let code = "$| = 1; my $n = 0; $SIG{CONT} = sub { $n++ }; $SIG{TERM} = sub { print \"$n\\n\"; exit }; print \"$$\\n\"; sleep 1 while 1";
-    let mut command = place.flashfork(&["clone", "t", "-e", code]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut command = place.flashfork(&["clone", "t", "-e", code]).start();
     let mut output = BufReader::new(command.stdout.take().unwrap());
-    let mut text = String::new();
-    output.read_line(&mut text).unwrap();
-    let (pid, clone) = (i32::try_from(command.id()).unwrap(), text.trim().parse().unwrap());
-    crate::place::kill(clone, libc::SIGSTOP);
+    let mut text = next_line(&mut output);
+    let (pid, clone) = (pid(&command), text.trim().parse().unwrap());
+    kill(clone, libc::SIGSTOP);
     both_are(true, pid, clone);
-    crate::place::kill(clone, libc::SIGCONT);
+    kill(clone, libc::SIGCONT);
     both_are(false, pid, clone);
     // The command has read all its signals by the time the last has gone through it.
     signal(&command, libc::SIGTERM);
@@ -138,12 +134,11 @@ fn an_ignored_signal_reaches_a_clone_that_handles_it() {
     // A signal that comes just before pause(2) would be handled after it.
     let code = "import os, signal, sys, time\nsignal.signal(2, lambda n, _: (print(n), sys.exit(3)))\n\
                 print(os.getpid(), flush=True)\nwhile True: time.sleep(0.01)";
-    let mut clone = crate::place::ignoring(place.flashfork(&["clone", "t", "-c", code]), &[libc::SIGINT]);
-    let mut clone = clone.stdout(Stdio::piped()).spawn().unwrap();
+    let mut clone = ignoring(place.flashfork(&["clone", "t", "-c", code]), &[libc::SIGINT]);
+    let mut clone = clone.start();
     let mut output = BufReader::new(clone.stdout.take().unwrap());
     output.read_line(&mut String::new()).unwrap();
     signal(&clone, libc::SIGINT);
-    let mut text = String::new();
-    output.read_to_string(&mut text).unwrap();
+    let text = rest(output);
     assert_eq!((text.as_str(), clone.wait().unwrap().code()), ("2\n", Some(3)));
 }

@@ -1,7 +1,9 @@
 //! Templates that don't answer, and commands interrupted while they wait: nothing waits for ever, nothing is left.
 
-use crate::place::{FalseTemplate, Place, assert_says, good, kill, line, pids, signal, state, stdout, until};
-use std::io::{BufRead, BufReader};
+use crate::place::{
+    Before, FalseTemplate, Place, Start, act, assert_says, first_line, good, kill, line, pids, signal, state, stdout,
+    until,
+};
 use std::{os::unix::process::ExitStatusExt, process::Stdio};
 
 #[test]
@@ -33,8 +35,7 @@ fn a_program_that_is_long_in_getting_ready_is_told_of() {
     let place = Place::new();
     let mut warm = place.flashfork(&["warm", "t", "--ready", "call", "--", "sleep", "1000"]);
     let mut child = warm.stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let said = first_line(&mut child.stderr);
     assert!(said.contains("sleep is not ready yet") && said.contains("until it calls flashfork_ready()"), "{said}");
     signal(&child, libc::SIGTERM);
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
@@ -45,8 +46,7 @@ fn a_program_that_is_long_in_getting_ready_is_told_of() {
 fn a_silent_template_is_told() {
     let place = Place::new();
     let _silent = FalseTemplate::new(&place, "t");
-    let spawn =
-        |arguments: &[&str]| place.flashfork(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let spawn = |arguments: &[&str]| place.flashfork(arguments).start_both();
     let all = [&["ls", "--json"][..], &["rm", "t"]].map(spawn);
     let [list, removed] = all.map(|child| child.wait_with_output().unwrap());
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&list.stdout).unwrap();
@@ -59,7 +59,7 @@ fn an_interrupt_ends_a_command_whose_clone_has_not_started() {
     let place = Place::new();
     let silent = FalseTemplate::new(&place, "t");
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        let mut command = place.shell("echo never").stdout(Stdio::piped()).spawn().unwrap();
+        let mut command = place.shell("echo never").start();
         let _caller = silent.request();
         signal(&command, number);
         assert_eq!(command.wait().unwrap().signal(), Some(number));
@@ -67,8 +67,7 @@ fn an_interrupt_ends_a_command_whose_clone_has_not_started() {
 }
 
 /// A program that says its number and is never ready.
-const NEVER: &str = "#include <stdio.h>\n#include <unistd.h>\n\
-    __attribute__((constructor)) void f(void) { fprintf(stderr, \"%d\\n\", getpid()); fork(); for (;;) pause(); }\n\
+const NEVER: &str = "__attribute__((constructor)) void f(void) { fprintf(stderr, \"%d\\n\", getpid()); fork(); for (;;) pause(); }\n\
     int main(void) {}";
 
 #[test]
@@ -76,47 +75,37 @@ fn an_interrupted_warm_up_leaves_nothing() {
     let place = Place::new();
     let program = place.program("never", NEVER);
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGKILL] {
-        let mut warm = place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]);
+        let mut warm = place.flashfork(&["warm", "t", "--", &program]);
         let mut warm = warm.stderr(Stdio::piped()).spawn().unwrap();
-        let mut pid = String::new();
-        BufReader::new(warm.stderr.as_mut().unwrap()).read_line(&mut pid).unwrap();
+        let pid = first_line(&mut warm.stderr);
         signal(&warm, number);
         assert_eq!(warm.wait().unwrap().signal(), Some(number));
         until("the program has ended", || state(pid.trim().parse().unwrap()).is_none());
-        let left = std::fs::read_dir(place.at("flashfork/templates")).unwrap().count();
+        let left = place.names();
         assert_eq!(left, usize::from(number == libc::SIGKILL));
     }
     // What a killed command could not take away the next one does; nor can it end what its program has started.
     place.warm_shell();
-    assert_eq!(std::fs::read_dir(place.at("flashfork/templates")).unwrap().count(), 1);
+    assert_eq!(place.names(), 1);
     pids(&place, "never").into_iter().for_each(|pid| kill(pid, libc::SIGKILL));
 }
 
 /// As under `nohup`.
 #[test]
 fn a_warm_up_may_ignore_a_signal() {
-    use std::os::unix::process::CommandExt;
     let place = Place::new();
     let program = place.program(
         "waits",
-        "#include <stdio.h>\n__attribute__((constructor)) void f(void) { fputs(\"on\\n\", stderr); FILE *go = fopen(GO, \"r\"); fclose(go); }\n\
+        "__attribute__((constructor)) void f(void) { fputs(\"on\\n\", stderr); FILE *go = fopen(GO, \"r\"); fclose(go); }\n\
          int main(void) {}"
             .replace("GO", &format!("{:?}", place.at("go").display().to_string()))
             .as_str(),
     );
     let go = place.at("go");
     nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let mut warm = place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]);
-    // SAFETY: an async-signal-safe call.
-    unsafe {
-        warm.pre_exec(|| {
-            libc::signal(libc::SIGHUP, libc::SIG_IGN);
-            Ok(())
-        });
-    }
-    let mut warm = warm.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut on = String::new();
-    BufReader::new(warm.stderr.as_mut().unwrap()).read_line(&mut on).unwrap();
+    let mut warm = place.flashfork(&["warm", "t", "--", &program]);
+    let mut warm = warm.before(|| act(&[libc::SIGHUP], libc::SIG_IGN)).start_both();
+    let _on = first_line(&mut warm.stderr);
     signal(&warm, libc::SIGHUP);
     std::fs::write(&go, "").unwrap();
     good(warm.wait_with_output().unwrap());

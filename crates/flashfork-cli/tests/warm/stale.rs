@@ -1,9 +1,9 @@
 //! Templates whose program would be another one now: there are no clones, until they are made anew.
 
-use crate::place::{Place, assert_says, both, good, line, pids, stderr, stdout, until};
+use crate::place::{Place, Start, assert_says, both, copy, good, line, pids, rest, signal, stderr, stdout, until};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 use std::{io::Write, path::Path};
@@ -20,6 +20,13 @@ fn write(place: &Place, name: &str, text: &str) {
     file.set_modified(SystemTime::now() + later).unwrap();
 }
 
+/// A place with a module `mine`.
+fn with_module() -> Place {
+    let place = Place::new();
+    write(&place, "mine.py", "value = 1\n");
+    place
+}
+
 /// A template `t` of a Python in which this code has run, with the place on its path.
 fn warm(place: &Place, code: &str) {
     let code = format!("import sys; sys.path.insert(0, {:?})\n{code}", place.path());
@@ -33,9 +40,7 @@ fn all_get_what_one_has_warmed(place: &Place, clone: &[&str]) {
     for round in 2..5 {
         write(place, "mine.py", &format!("value = {round}\n"));
         let words = [clone, &["t", "-c", "import mine; print(mine.value)"]].concat();
-        let all: Vec<_> = (0..16).map(|_| place.flashfork(&words).stdout(Stdio::piped()).spawn().unwrap()).collect();
-        for clone in all {
-            let output = clone.wait_with_output().unwrap();
+        for output in place.together(16, &words) {
             assert_eq!((stdout(&output), output.status.code()), (&*format!("{round}\n"), Some(0)));
         }
         assert_eq!(fs::read_to_string(place.at("log")).unwrap().len(), round);
@@ -62,8 +67,7 @@ fn fresh(place: &Place, code: &str) -> std::process::Output {
 
 #[test]
 fn there_is_no_clone_once_a_module_has_changed() {
-    let place = Place::new();
-    write(&place, "mine.py", "value = 1\n");
+    let place = with_module();
     write(&place, "other.py", "value = 2\n");
     warm(&place, "import mine, other");
     let state = || {
@@ -95,23 +99,21 @@ fn there_is_no_clone_once_a_module_has_changed() {
 
 #[test]
 fn a_module_that_is_written_with_its_old_times_and_length_has_changed() {
-    let place = Place::new();
-    write(&place, "mine.py", "value = 1\n");
+    let place = with_module();
     warm(&place, "import mine");
     let path = place.at("mine.py");
     let before = fs::metadata(&path).unwrap().modified().unwrap();
     write(&place, "mine.py", "value = 2\n");
     fs::File::options().write(true).open(&path).unwrap().set_modified(before).unwrap();
-    assert!(refused(&place).contains("mine.py changed"));
+    assert_says(&refused(&place), "mine.py changed");
 }
 
 #[test]
 fn a_module_that_is_written_while_the_template_is_warmed_has_changed() {
-    let place = Place::new();
-    write(&place, "mine.py", "value = 1\n");
+    let place = with_module();
     let path = place.at("mine.py");
     warm(&place, &format!("import mine; open({path:?}, 'w').write('value = 22')"));
-    assert!(refused(&place).contains("mine.py changed"));
+    assert_says(&refused(&place), "mine.py changed");
 }
 
 #[test]
@@ -207,8 +209,7 @@ fn an_archive_of_modules_that_has_changed_counts() {
 /// A limit leaves no watch: each caller's template looks for itself.
 #[test]
 fn where_nothing_can_be_watched_changes_are_noticed_all_the_same() {
-    let place = Place::new();
-    write(&place, "mine.py", "value = 1\n");
+    let place = with_module();
     let path = place.path().display();
     let code = format!(
         "import sys; sys.path.insert(0, {path:?})\ntry: import nowhere\nexcept ImportError: import mine",
@@ -227,10 +228,10 @@ fn where_nothing_can_be_watched_changes_are_noticed_all_the_same() {
     assert!(warmed.status.success(), "{}", stderr(&warmed));
     shown(&place, "print(1)");
     write(&place, "nowhere.py", "");
-    assert!(refused(&place).contains("nowhere appeared"));
+    assert_says(&refused(&place), "nowhere appeared");
     fs::remove_file(place.at("nowhere.py")).unwrap();
     write(&place, "mine.py", "value = 2\n");
-    assert!(refused(&place).contains("mine.py changed"));
+    assert_says(&refused(&place), "mine.py changed");
 }
 
 #[test]
@@ -255,8 +256,7 @@ fn a_library_of_perl_or_ruby_before_the_one_that_was_found_counts() {
 
 #[test]
 fn a_fresh_clone_warms_anew_what_has_changed_and_nothing_else() {
-    let place = Place::new();
-    write(&place, "mine.py", "value = 1\n");
+    let place = with_module();
     let code = format!(
         "import sys; sys.path.insert(0, {:?}); import mine; print('out'); print('err', file=sys.stderr)",
         place.path()
@@ -279,25 +279,22 @@ fn a_fresh_clone_warms_anew_what_has_changed_and_nothing_else() {
 
 #[test]
 fn clones_of_the_old_template_run_on_when_it_is_made_anew() {
-    let place = Place::new();
-    write(&place, "mine.py", "value = 1\n");
+    let place = with_module();
     warm(&place, "import mine");
     let mut old = place.flashfork(&["clone", "t", "-c", "import mine; input(); print(mine.value)"]);
-    let mut old = old.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut old = old.start_talk();
     until("it runs", || place.list()[0]["clones_running"] == 1);
     write(&place, "mine.py", "value = 2\n");
     assert_eq!(stdout(&fresh(&place, "import mine; print(mine.value)")), "2\n");
     drop(old.stdin.take());
-    let mut said = String::new();
-    std::io::Read::read_to_string(old.stdout.as_mut().unwrap(), &mut said).unwrap();
+    let said = rest(old.stdout.as_mut().unwrap());
     // Its input has ended: an error, but its own.
     assert_eq!((old.wait().unwrap().code(), said.as_str()), (Some(1), ""));
 }
 
 #[test]
 fn a_warm_up_that_fails_leaves_the_old_template_and_says_why() {
-    let place = Place::new();
-    write(&place, "mine.py", "value = 1\n");
+    let place = with_module();
     warm(&place, "import mine");
     let first = place.template_pid();
     write(&place, "mine.py", "value =\n");
@@ -313,8 +310,7 @@ fn a_warm_up_that_fails_leaves_the_old_template_and_says_why() {
 /// As a build runs them.
 #[test]
 fn of_many_fresh_clones_one_warms_and_none_is_lost() {
-    let place = Place::new();
-    write(&place, "mine.py", "value = 1\n");
+    let place = with_module();
     warm(&place, LOGS);
     all_get_what_one_has_warmed(&place, &["clone", "--fresh"]);
     until("one template is left", || pids(&place, "python3").len() <= 2);
@@ -322,28 +318,24 @@ fn of_many_fresh_clones_one_warms_and_none_is_lost() {
 
 #[test]
 fn an_interrupted_fresh_clone_leaves_the_old_template_and_no_process() {
-    let place = Place::new();
-    write(&place, "mine.py", "value = 1\n");
+    let place = with_module();
     let warmed = place.at("warmed");
     warm(&place, &format!("import mine, os, time\nif mine.value > 1: open({warmed:?}, 'w'); time.sleep(1000)"));
     write(&place, "mine.py", "value = 2\n");
     let mut clone = place.flashfork(&["clone", "--fresh", "t", "-c", "print(1)"]).spawn().unwrap();
     until("it is warmed", || warmed.exists());
-    crate::place::signal(&clone, libc::SIGINT);
+    signal(&clone, libc::SIGINT);
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&clone.wait().unwrap()), Some(libc::SIGINT));
     // The template, and the clone that it has made ahead.
     until("the warm-up has ended", || pids(&place, "python3").len() <= 2);
-    assert!(refused(&place).contains("mine.py changed"));
+    assert_says(&refused(&place), "mine.py changed");
 }
 
 #[test]
 fn a_template_with_threads_is_made_anew_too() {
     let place = Place::new();
-    let (program, text) = (
-        place.at("small"),
-        "#include <stdio.h>
-int main(int argc, char **argv) { flashfork_ready(&argc, &argv); puts(WORD); return 0; }",
-    );
+    let (program, text) =
+        (place.at("small"), "int main(int argc, char **argv) { flashfork_ready(&argc, &argv); puts(WORD); return 0; }");
     let make = |word: &str| {
         place.program_with("new", text, &[&format!("-DWORD=\"{word}\"")]);
         fs::rename(place.at("new"), &program).unwrap();
@@ -367,8 +359,7 @@ fn watch(place: &Place, code: &str) {
 
 #[test]
 fn the_next_clone_of_a_watched_template_finds_it_made_anew() {
-    let place = Place::new();
-    write(&place, "mine.py", "value = 1\n");
+    let place = with_module();
     watch(&place, "import mine");
     let first = place.template_pid();
     let show = || shown(&place, "import mine; print(mine.value)");
@@ -391,8 +382,7 @@ fn the_next_clone_of_a_watched_template_finds_it_made_anew() {
 
 #[test]
 fn of_many_clones_of_a_watched_template_one_warms_and_none_is_lost() {
-    let place = Place::new();
-    write(&place, "mine.py", "value = 1\n");
+    let place = with_module();
     watch(&place, LOGS);
     all_get_what_one_has_warmed(&place, &["clone"]);
 }
@@ -423,11 +413,11 @@ fn a_clone_of_a_watched_template_has_its_callers_variables_of_the_start() {
     assert_eq!((run(&show, "two", system), run(&show, "two", system)), ("two\n".into(), "two\n".into()));
     let second = place.template_pid();
     assert!(second != first && place.list()[0]["clones_made"] == 2);
-    crate::place::copy(Path::new("/usr/bin/python3"), &place.at("bin/python3"));
+    copy(Path::new("/usr/bin/python3"), &place.at("bin/python3"));
     assert_eq!(run(&show, "two", &bin), "two\n");
     assert!(place.template_pid() != second);
     // Without --watch one line says so, as ever.
-    place.run(&["rm", "t"]);
+    place.remove();
     run(&["warm", "t", "--", "python3", "-c", "import mine"], "one", system);
     let output = place.flashfork(&show).env("PYTHONPATH", place.at("two")).output().unwrap();
     assert!(stdout(&output) == "one\n" && stderr(&output).contains("PYTHONPATH"), "{}", stderr(&output));
@@ -481,13 +471,13 @@ open('/proc/self/stat').read(); os.listdir('/proc/self/fd')";
         shown(&place, "1");
         write(&place, name, text);
         assert!(refused(&place).contains(why), "{name}: {}", refused(&place));
-        place.run(&["rm", "t"]);
+        place.remove();
     }
     // Directories in which modules are looked for hold other things, too.
     warm(&place, "import importlib.metadata, os; list(importlib.metadata.distributions()); os.listdir(sys.path[0])");
     write(&place, "another", "");
     shown(&place, "1");
-    place.run(&["rm", "t"]);
+    place.remove();
     // Written after it was read, while the template was warmed, and not by the warm-up itself.
     let other =
         "import subprocess; open('settings.ini').read(); subprocess.run(['sh', '-c', 'echo 33 > settings.ini'])";

@@ -1,15 +1,8 @@
 //! Programs that become another one, which is followed, or start another one, which is told.
 
-use crate::place::{Place, assert_says, both, good, line, stderr, stdout};
+use crate::place::{Place, Start, assert_says, both, good, line, stderr, stdout};
 use crate::stale::shown;
 use std::fs;
-use std::{os::unix::fs::PermissionsExt, process::Stdio};
-
-fn script(place: &Place, name: &str, text: &str) -> String {
-    let path = place.file(name, text);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path.to_str().unwrap().to_owned()
-}
 
 /// A template `t` of this command behind a wrapper, which must be Python.
 fn warmed(place: &Place, command: &[&str]) {
@@ -22,10 +15,10 @@ fn warmed(place: &Place, command: &[&str]) {
 fn a_script_that_becomes_the_program_is_followed() {
     for head in ["#!/usr/bin/env bash", "#!/bin/sh -e", "#! /bin/sh"] {
         let place = Place::new();
-        let python = script(&place, "python3", &format!("{head}\nexec /usr/bin/python3 \"$@\"\n"));
+        let python = place.script("python3", &format!("{head}\nexec /usr/bin/python3 \"$@\"\n"));
         warmed(&place, &[&python]);
         assert_eq!(shown(&place, "import sys; print(sys.executable, 'json' in sys.modules)"), "/usr/bin/python3 True");
-        place.run(&["rm", "t"]);
+        place.remove();
         let path = format!("{}:{}", place.path().display(), std::env::var("PATH").unwrap());
         let named = place.flashfork(&["warm", "t", "--", "python3", "-c", "import json"]).env("PATH", path).output();
         assert!(stdout(&named.unwrap()).contains("ready to run Python"));
@@ -36,12 +29,10 @@ fn a_script_that_becomes_the_program_is_followed() {
 #[test]
 fn scripts_that_become_scripts_and_run_programs_meanwhile_are_followed() {
     let place = Place::new();
-    let inner = script(
-        &place,
-        "inner",
+    let inner = place.script("inner",
         "#!/usr/bin/env bash\nwhich=$(/usr/bin/python3 -c 'import sys; print(sys.executable)')\nshift\nexec \"$which\" \"$@\"\n",
     );
-    let outer = script(&place, "outer", &format!("#!/usr/bin/env bash\nset -e\nexec \"{inner}\" exec \"$@\"\n"));
+    let outer = place.script("outer", &format!("#!/usr/bin/env bash\nset -e\nexec \"{inner}\" exec \"$@\"\n"));
     warmed(&place, &[&outer]);
     assert_eq!(shown(&place, "import sys; print('json' in sys.modules)"), "True");
     // They are what the template was made of.
@@ -60,7 +51,7 @@ fn programs_that_become_the_program_are_followed() {
         assert_eq!(shown(&place, "import sys; print('json' in sys.modules)"), "True", "{wrapper:?}");
     }
     let place = Place::new();
-    let path = script(&place, "x.py", "#!/usr/bin/env -S LC_ALL=C /usr/bin/python3 -I\nimport json\n");
+    let path = place.script("x.py", "#!/usr/bin/env -S LC_ALL=C /usr/bin/python3 -I\nimport json\n");
     assert!(stdout(&place.warm(&[&path])).contains("ready to run Python"));
     assert_eq!(shown(&place, "import sys; print(sys.flags.isolated, 'json' in sys.modules)"), "1 True");
 }
@@ -69,7 +60,7 @@ fn programs_that_become_the_program_are_followed() {
 fn a_program_that_its_interpreter_runs_first_may_become_the_program() {
     let place = Place::new();
     let text = "#!/usr/bin/python3\nimport os, sys\nos.environ['FROM'] = 'wrapper'\nos.execvp('python3', ['python3', *sys.argv[1:]])\n";
-    let wrapper = script(&place, "wrapper", text);
+    let wrapper = place.script("wrapper", text);
     let command = ["warm", "t", "--", &wrapper, "-c", "import json"];
     let output = place.flashfork(&command).env("PATH", "/usr/bin:/bin").output().unwrap();
     assert!(stdout(&output).contains("ready to run Python"), "{}", stderr(&output));
@@ -81,7 +72,7 @@ fn a_program_that_its_interpreter_runs_first_may_become_the_program() {
 fn clones_have_what_a_wrapper_sets_in_their_callers_environment() {
     let place = Place::new();
     let text = "#!/bin/sh\nexport SET=wrapper\nexport PATH=/wrapper:$PATH\nunset GONE\nexec /usr/bin/python3 \"$@\"\n";
-    let wrapper = script(&place, "wrapper", text);
+    let wrapper = place.script("wrapper", text);
     let run = |arguments: &[&str], word: &str| {
         let mut command = place.flashfork(arguments);
         command.env("SET", word).env("PATH", format!("/{word}:/usr/bin:/bin")).env("GONE", word).env("KEPT", word);
@@ -98,7 +89,7 @@ fn clones_have_what_a_wrapper_sets_in_their_callers_environment() {
     // In programs that clones start, too.
     let shell = "import os; os.system('echo $SET $KEPT')";
     assert_eq!(run(&["clone", "t", "-c", shell], "third"), "wrapper third\n");
-    place.run(&["rm", "t"]);
+    place.remove();
     // What it sets is no difference to the caller's.
     let watched = ["warm", "--watch", "t", "--", "env", "PYTHONPATH=/wrapper", &wrapper, "-c", "import os"];
     run(&watched, "first");
@@ -116,7 +107,7 @@ fn clones_have_what_a_wrapper_sets_in_their_callers_environment() {
 fn a_value_that_has_an_old_one_in_it_by_chance_is_the_wrappers() {
     let place = Place::new();
     let set = "export LIST=/x:$LIST OTHER=\"$OTHER -b\" LANG=C.UTF-8 NUMBER=10 DIRECTORY=/srv/app";
-    let wrapper = script(&place, "sets", &format!("#!/bin/bash\n{set}\nexec /usr/bin/python3 \"$@\"\n"));
+    let wrapper = place.script("sets", &format!("#!/bin/bash\n{set}\nexec /usr/bin/python3 \"$@\"\n"));
     let mut warm = place.flashfork(&["warm", "t", "--", &wrapper, "-c", "import json"]);
     for (name, value) in [("LIST", "/a"), ("OTHER", "-a"), ("LANG", "C"), ("NUMBER", "1"), ("DIRECTORY", "/")] {
         warm.env(name, value);
@@ -139,7 +130,7 @@ fn a_wrapper_that_leads_the_standard_streams_elsewhere_is_told() {
     let place = Place::new();
     let [output, errors] = ["", "2"].map(|stream| format!("{stream}>{}/log", place.path().display()));
     for redirection in [&*output, &*errors, "2>&1", "</dev/zero"] {
-        let wrapper = script(&place, "leads", &format!("#!/bin/sh\nexec /usr/bin/python3 \"$@\" {redirection}\n"));
+        let wrapper = place.script("leads", &format!("#!/bin/sh\nexec /usr/bin/python3 \"$@\" {redirection}\n"));
         let refused = place.run(&["warm", "t", "--", &wrapper, "-c", "import json"]);
         assert!(line(&refused).contains("led elsewhere (a redirection)"), "{redirection}: {}", stderr(&refused));
         assert!(!refused.status.success());
@@ -149,21 +140,21 @@ fn a_wrapper_that_leads_the_standard_streams_elsewhere_is_told() {
 #[test]
 fn a_wrapper_that_starts_the_program_and_waits_is_told() {
     let place = Place::new();
-    let wrapper = script(&place, "wrapper", "#!/bin/sh\n/usr/bin/python3 \"$@\"\n");
+    let wrapper = place.script("wrapper", "#!/bin/sh\n/usr/bin/python3 \"$@\"\n");
     let output = place.run(&["warm", "t", "--", &wrapper, "-c", "import json"]);
     let text = line(&output);
     assert_says(text, "wrapper ended with exit status 0 before it was ready");
     assert!(text.contains("becomes the program (`exec`)") && text.contains("sys.executable"), "{text}");
     // As uv does.
     let uv = place.program("uv", "int main(void) { return 0; }");
-    let uv = uv.to_str().unwrap();
+    let uv = uv.as_str();
     for command in [&["warm", "t", "--", uv, "run", "python"][..], &["warm", "t", "--", "env", uv, "run", "python"]] {
         let output = place.run(command);
         let text = line(&output);
         assert!(text.contains("as a child and waits for that") && text.contains("sys.executable"), "{text}");
     }
     assert!(place.list().is_empty());
-    let wrapper = script(&place, "wrapper", "#!/bin/sh\necho \"$@\"\n");
+    let wrapper = place.script("wrapper", "#!/bin/sh\necho \"$@\"\n");
     good(place.run(&["warm", "--ready", "main", "t", "--", &wrapper, "a"]));
     assert_eq!(stdout(&place.run(&["clone", "t", "b"])), "a b\n");
 }
@@ -174,15 +165,10 @@ fn a_wrapper_that_clears_the_environment_or_becomes_what_can_be_no_template_is_t
     // The name alone is found without PATH, too.
     for python in ["/usr/bin/python3", "python3"] {
         let output = place.run(&["warm", "t", "--", "env", "-i", python, "-c", "import time; time.sleep(1000)"]);
-        assert!(
-            line(&output).contains("/python3, which can't be a template: its environment was cleared"),
-            "{}",
-            line(&output)
-        );
+        assert_says(line(&output), "/python3, which can't be a template: its environment was cleared");
     }
     let program = place.program_with("fixed", "int pause(void); int main(void) { return pause(); }", &["-static"]);
-    let output = place.run(&["warm", "t", "--", "env", program.to_str().unwrap()]);
-    assert_says(line(&output), "has gone on as a program that is statically linked");
+    place.refuses(&["warm", "t", "--", "env", &program], "has gone on as a program that is statically linked");
     assert!(place.list().is_empty());
 }
 
@@ -190,7 +176,7 @@ fn a_wrapper_that_clears_the_environment_or_becomes_what_can_be_no_template_is_t
 #[test]
 fn a_wrapper_whose_first_attempts_fail_is_followed() {
     let place = Place::new();
-    script(&place, "python3", "no program");
+    place.script("python3", "no program");
     let text = "import os\nfor name in ('/nowhere/python3', '/usr/bin', 'python3', '/usr/bin/python3'):\n    try: os.execv(name, ['python3', '-c', 'import json'])\n    except OSError: pass\n";
     let output = place.warm(&["/usr/bin/python3", "-c", text]);
     assert_says(stdout(&output), "ready to run Python");
@@ -203,7 +189,7 @@ fn a_wrapper_whose_first_attempts_fail_is_followed() {
 #[test]
 fn a_script_of_an_interpreter_itself_is_warmed() {
     let place = Place::new();
-    let path = script(&place, "x.py", "#!/usr/bin/python3\nimport json\n");
+    let path = place.script("x.py", "#!/usr/bin/python3\nimport json\n");
     assert!(stdout(&place.warm(&[&path])).contains("ready to run Python"));
 }
 
@@ -211,7 +197,7 @@ fn a_script_of_an_interpreter_itself_is_warmed() {
 fn a_program_by_an_interpreters_name_that_is_none_is_told() {
     let place = Place::new();
     let program = place.program("python3", "int main(void) { return 0; }");
-    let output = place.warm(&[program.to_str().unwrap()]);
+    let output = place.warm(&[&program]);
     assert_says(stdout(&output), "t is ready before main");
     assert!(
         stderr(&output).contains("it is no CPython") && stderr(&output).lines().count() == 1,
@@ -223,14 +209,12 @@ fn a_program_by_an_interpreters_name_that_is_none_is_told() {
 #[test]
 fn a_program_that_calls_is_followed_to_as_well() {
     let place = Place::new();
-    let text = "#include <stdio.h>
-int main(int argc, char **argv) { flashfork_ready(&argc, &argv); puts(argv[argc - 1]); return 0; }";
+    let text = "int main(int argc, char **argv) { flashfork_ready(&argc, &argv); puts(argv[argc - 1]); return 0; }";
     let program = place.program("calls", text);
-    let command = format!("exec {} first", program.display());
+    let command = format!("exec {} first", program);
     good(place.run(&["warm", "--ready", "call", "t", "--", "sh", "-c", &command]));
     assert_eq!(stdout(&place.run(&["clone", "t", "second"])), "second\n");
-    let output = place.run(&["warm", "--ready", "call", "u", "--", "sh", "-c", "exec true"]);
-    assert_says(line(&output), "it must call flashfork_ready()");
+    place.refuses(&["warm", "--ready", "call", "u", "--", "sh", "-c", "exec true"], "it must call flashfork_ready()");
 }
 
 #[test]
@@ -253,11 +237,11 @@ fn a_clone_of_a_shell_goes_on_where_its_script_waits() {
     let fifo = place.at("fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let text = "#!/bin/bash\na=(1 2 3)\nread -r line < \"$1\"\necho \"${a[*]} $line\"; exit 5\n";
-    let (path, fifo) = (script(&place, "work", text), fifo.to_str().unwrap());
+    let (path, fifo) = (place.script("work", text), fifo.to_str().unwrap());
     let command = ["warm", "--threads", "--ready", "idle:0.2", "t", "--", "bash", &path, fifo];
     assert!(place.run(&command).status.success());
     for word in ["one", "two"] {
-        let clone = place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).spawn().unwrap();
+        let clone = place.flashfork(&["clone", "t"]).start();
         // Opens when the clone does.
         fs::write(fifo, format!("{word}\n")).unwrap();
         let clone = clone.wait_with_output().unwrap();
