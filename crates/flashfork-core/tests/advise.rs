@@ -2,7 +2,7 @@
 
 #[macro_use]
 mod common;
-use common::{Child, intact, maps_line, pattern, patterned};
+use common::{Child, intact, maps, maps_line, memory, pattern, patterned};
 use flashfork_core::answers::{advise, mremap::mremap};
 use flashfork_core::{Errno, Pages, seal};
 
@@ -57,11 +57,10 @@ fn a_discard_over_a_gap_goes_on_behind_it() {
     let words = sealed(3);
     let at = words.as_ptr() as usize;
     let gap = at + LEN / 2;
+    memory::unmap(gap as *const u8, 4096);
     // SAFETY: memory of this test.
-    unsafe {
-        assert_eq!(libc::munmap(gap as *mut _, 4096), 0);
-        assert_eq!(advise::madvise(at, LEN, libc::MADV_DONTNEED as u32), Err(Errno::ENOMEM));
-    }
+    let result = unsafe { advise::madvise(at, LEN, libc::MADV_DONTNEED as u32) };
+    assert_eq!(result, Err(Errno::ENOMEM));
     let behind = (gap + 4096 - at) / 8;
     assert!(words[..LEN / 16].iter().chain(&words[behind..]).all(|w| *w == 0));
 }
@@ -82,7 +81,7 @@ fn what_was_asked_for_a_mapping_in_pieces_holds_for_what_it_grows_by() {
         advise::madvise(at, LEN, libc::MADV_DONTDUMP as u32).unwrap();
         grown().unwrap()
     };
-    let tail = maps_flags(moved + LEN + grow / 2);
+    let tail = maps::flags_of((moved + LEN + grow / 2) as *const u8);
     assert!(tail.contains(" dc ") && tail.contains(" dd "), "{tail}");
     // SAFETY: as long as the mapping now is.
     let words = unsafe { std::slice::from_raw_parts(moved as *const u64, (LEN + grow) / 8) };
@@ -90,28 +89,19 @@ fn what_was_asked_for_a_mapping_in_pieces_holds_for_what_it_grows_by() {
     assert!(words[LEN / 8..].iter().all(|w| *w == 0));
 }
 
-/// The `VmFlags` line of the mapping that holds an address.
-fn maps_flags(at: usize) -> String {
-    let header = maps_line(at as *const u64);
-    let start = header.split(' ').next().unwrap();
-    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let vma = &smaps[smaps.find(start).unwrap()..];
-    vma.lines().find(|l| l.starts_with("VmFlags")).unwrap().to_string() + " "
-}
-
 #[test]
 fn discards_page_by_page_leave_room_for_other_mappings() {
     in_child!();
     let words = sealed(5);
     let at = words.as_ptr() as usize;
-    let vmas = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
-    let before = vmas();
+    let before = maps::mappings().len();
     let pages = 514..1000; // within one block of 2 MB wherever the mapping lies, or two
     for page in pages.clone().step_by(2) {
         // SAFETY: memory of this test.
         unsafe { advise::madvise(at + page * 4096, 4096, libc::MADV_DONTNEED as u32) }.unwrap();
         assert!(words[page * 512..][..512].iter().all(|w| *w == 0));
     }
-    assert!(vmas() <= before + 4, "{} more", vmas() - before);
+    let after = maps::mappings().len();
+    assert!(after <= before + 4, "{} more", after - before);
     assert!(pages.skip(1).step_by(2).all(|page| words[page * 512] == pattern(page * 512, 5)), "what lies between");
 }

@@ -2,13 +2,15 @@
 
 #[macro_use]
 mod common;
-use common::{Child, forked, in_child, intact, patterned, until, wait};
-use flashfork_core::answers::{advise, sandbox};
+use common::maps::{self, Mapping, mappings};
+use common::memory::{ANONYMOUS, BOTH, advise, move_over, unmap};
+use common::{Child, auto_seals, fill, forked, in_child, intact, patterned, until, wait};
+use flashfork_core::answers::{self, sandbox};
 use flashfork_core::fork::{Engine, configure, fork};
-use flashfork_core::{MEMFD_PREFIX, Pages, seal};
+use flashfork_core::{Pages, seal};
 use std::fs;
 use std::io::{Read, Write};
-use std::{cell::Cell, collections::BTreeMap, os::unix::fs::MetadataExt};
+use std::{collections::BTreeMap, os::unix::fs::MetadataExt};
 
 const LEN: usize = 64 << 20;
 const MILLISECOND: u64 = 1_000_000;
@@ -17,16 +19,12 @@ const MILLISECOND: u64 = 1_000_000;
 /// one name.
 fn sealed(words: &[u64]) -> (usize, Vec<String>) {
     let (start, end) = (words.as_ptr() as usize, words.as_ptr_range().end as usize);
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let prefix = std::str::from_utf8(MEMFD_PREFIX).unwrap();
     let (mut bytes, mut generations) = (0, Vec::new());
-    for line in maps.lines().filter(|line| line.contains(prefix)) {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        let (from, to) = fields[0].split_once('-').unwrap();
-        let [from, to] = [from, to].map(|n| usize::from_str_radix(n, 16).unwrap());
-        if from.max(start) < to.min(end) {
-            bytes += to.min(end) - from.max(start);
-            generations.push(fields[5].to_owned());
+    for mapping in maps::sealed() {
+        let (from, to) = (mapping.range.start.max(start), mapping.range.end.min(end));
+        if from < to {
+            bytes += to - from;
+            generations.push(mapping.name);
         }
     }
     generations.sort();
@@ -38,9 +36,7 @@ fn sealed(words: &[u64]) -> (usize, Vec<String>) {
 fn auto_seals_in_parts_renews_what_was_written_and_undoes_what_loses() {
     in_child!();
     let words = patterned(LEN, 1);
-    configure(Engine::Auto, false).unwrap();
-    if flashfork_core::odf::is_enabled() == Ok(true) {
-        // Forks are on demand here, and nothing is sealed.
+    if !auto_seals() {
         return;
     }
     let mut parts = Vec::new();
@@ -58,9 +54,7 @@ fn auto_seals_in_parts_renews_what_was_written_and_undoes_what_loses() {
     // Enough cheap forks to show that it was worth it; then nearly all of it is written.
     (0..200).for_each(|turn| forked(words, 1, MILLISECOND / 20, turn == 0));
     let before = sealed(words).1;
-    for (i, word) in words.iter_mut().enumerate() {
-        *word = common::pattern(i, 2);
-    }
+    fill(words, 2);
     until(20, || {
         forked(words, 2, MILLISECOND / 20, true);
         sealed(words).1.iter().all(|generation| !before.contains(generation))
@@ -78,8 +72,7 @@ fn auto_seals_in_parts_renews_what_was_written_and_undoes_what_loses() {
 /// Memory of which a first part has been sealed; none where forks are on demand, and nothing is.
 fn begun() -> Option<&'static mut [u64]> {
     let words = patterned(LEN, 1);
-    configure(Engine::Auto, false).unwrap();
-    if flashfork_core::odf::is_enabled() == Ok(true) {
+    if !auto_seals() {
         return None;
     }
     until(500, || {
@@ -90,9 +83,9 @@ fn begun() -> Option<&'static mut [u64]> {
 }
 
 /// Until all of it is sealed but for its ends.
-fn finish(words: &[u64]) {
+fn finish(words: &[u64], seed: u64) {
     until(500, || {
-        forked(words, 1, 50 * MILLISECOND, false);
+        forked(words, seed, 50 * MILLISECOND, false);
         sealed(words).0 >= size_of_val(words) - (4 << 20)
     });
 }
@@ -105,18 +98,18 @@ fn memory_that_gets_a_property_between_parts_is_judged_anew() {
     let end = words.as_ptr_range().end as usize;
     let (private, locked) = (end - (8 << 20), end - (4 << 20));
     let len = 4 << 20;
-    // SAFETY: parts of the words, which nobody reads from here on.
+    advise(private as *const u8, len, libc::MADV_DONTFORK);
+    // SAFETY: part of the words, which nobody reads from here on.
     unsafe {
-        assert_eq!(libc::madvise(private as *mut _, len, libc::MADV_DONTFORK), 0);
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_LOCKED;
-        let at = libc::mmap(locked as *mut _, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        let flags = ANONYMOUS | libc::MAP_FIXED | libc::MAP_LOCKED;
+        let at = libc::mmap(locked as *mut _, len, BOTH, flags, -1, 0);
         if at == libc::MAP_FAILED {
             return; // no right to lock so much
         }
         (at as *mut u8).write_bytes(1, len);
     }
     let rest = &words[..(private - words.as_ptr() as usize) / 8];
-    finish(rest);
+    finish(rest, 1);
     (0..20).for_each(|_| forked(rest, 1, 50 * MILLISECOND, false));
     assert_eq!(sealed(words).0, sealed(rest).0, "what may not be sealed was");
 }
@@ -127,29 +120,19 @@ fn memory_that_is_moved_between_parts_to_where_other_was_keeps_its_properties() 
     in_child!();
     let len = 4 << 20;
     let secret = patterned(len, 3);
-    // SAFETY: all the secret's memory.
-    assert_eq!(unsafe { libc::madvise(secret.as_mut_ptr().cast(), len, libc::MADV_WIPEONFORK) }, 0);
+    advise(secret.as_ptr(), len, libc::MADV_WIPEONFORK);
     let Some(words) = begun() else { return };
     let end = words.as_ptr_range().end as usize;
-    let place = end - len;
+    let place = (end - len) as *mut u64;
+    unmap(place, len);
+    move_over(secret.as_mut_ptr(), len, place);
     // SAFETY: the end of the words, which nobody reads from here on, and the secret, which is read there.
-    let moved = unsafe {
-        assert_eq!(libc::munmap(place as *mut _, len), 0);
-        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        let at = libc::mremap(secret.as_mut_ptr().cast(), len, len, flags, place as *mut libc::c_void);
-        assert_eq!(at as usize, place);
-        std::slice::from_raw_parts(place as *const u64, len / 8)
-    };
-    let rest = &words[..(place - words.as_ptr() as usize) / 8];
-    finish(rest);
+    let moved = unsafe { std::slice::from_raw_parts(place, len / 8) };
+    let rest = &words[..words.len() - len / 8];
+    finish(rest, 1);
     for _ in 0..20 {
-        // SAFETY: one thread; the clone only reads, and ends.
-        let pid = fork(|| unsafe { libc::fork() }, || 0);
-        if pid == 0 {
-            // SAFETY: ends the clone.
-            unsafe { libc::_exit(i32::from(moved.iter().any(|word| *word != 0))) };
-        }
-        assert_eq!(wait(pid), 0, "the clone saw the secret");
+        let clone = in_clone(|| assert!(moved.iter().all(|word| *word == 0), "the clone sees the secret"));
+        assert_eq!(wait(clone), 0);
     }
     assert!(intact(moved, 3) && sealed(words).0 == sealed(rest).0, "what may not be sealed was");
 }
@@ -158,24 +141,12 @@ fn memory_that_is_moved_between_parts_to_where_other_was_keeps_its_properties() 
 fn advice_on_huge_pages_between_parts_is_kept() {
     in_child!();
     let Some(words) = begun() else { return };
-    let (start, end) = (words.as_ptr() as usize, words.as_ptr_range().end as usize);
-    // SAFETY: the advice changes nothing of the words.
-    assert_eq!(unsafe { libc::madvise(start as *mut _, LEN, libc::MADV_NOHUGEPAGE) }, 0);
-    finish(words);
+    advise(words.as_ptr(), LEN, libc::MADV_NOHUGEPAGE);
+    finish(words, 1);
     flashfork_core::unseal(flashfork_core::Range::ALL).unwrap();
-    let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
-    let mut advised = 0;
-    let mut here = false;
-    for line in smaps.lines() {
-        if let Some((from, to)) = line.split(' ').next().and_then(|word| word.split_once('-')) {
-            let [from, to] = [from, to].map(|n| usize::from_str_radix(n, 16).unwrap_or(0));
-            here = from < end && to > start;
-        } else if here && line.starts_with("VmFlags:") {
-            assert!(line.split(' ').any(|flag| flag == "nh"), "{line}");
-            advised += 1;
-        }
-    }
-    assert!(advised > 0 && intact(words, 1));
+    let flags = maps::flags_in(words.as_ptr() as usize..words.as_ptr_range().end as usize);
+    assert!(!flags.is_empty() && flags.iter().all(|flags| flags.contains(" nh ")), "{flags:?}");
+    assert!(intact(words, 1));
 }
 
 /// Bytes of anonymous memory.
@@ -187,29 +158,22 @@ fn anonymous() -> u64 {
 
 /// Bytes in the files of these words' generations.
 fn in_files(words: &[u64]) -> u64 {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let generations = sealed(words).1;
-    let mut files = BTreeMap::new();
-    for line in maps.lines() {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        if fields.get(5).is_some_and(|name| generations.iter().any(|generation| generation == name)) {
-            // Inodes of files in mounts of their own are the same.
-            files.insert((fields[3], fields[4]), fields[0]);
-        }
-    }
-    files.values().map(|range| mapped(range).unwrap().blocks() * 512).sum()
+    let ours = maps::sealed().into_iter().filter(|mapping| generations.contains(&mapping.name));
+    // Inodes of files in mounts of their own are the same.
+    let files: BTreeMap<_, _> =
+        ours.map(|mapping| ((mapping.device.clone(), mapping.inode.clone()), mapping)).collect();
+    files.values().map(|mapping| mapped(mapping).unwrap().blocks() * 512).sum()
 }
 
-/// The file of a line of the list of mappings, of which the kernel tells root alone.
-fn mapped(range: &str) -> std::io::Result<fs::Metadata> {
-    fs::metadata(format!("/proc/self/map_files/{range}"))
+/// The file of a mapping, of which the kernel tells root alone.
+fn mapped(mapping: &Mapping) -> std::io::Result<fs::Metadata> {
+    fs::metadata(mapping.file())
 }
 
 /// Whether it tells us.
 fn is_told() -> bool {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let file = maps.lines().find(|line| line.contains(" /")).unwrap();
-    mapped(file.split_whitespace().next().unwrap()).is_ok()
+    mapped(mappings().iter().find(|mapping| mapping.name.starts_with('/')).unwrap()).is_ok()
 }
 
 /// Both.
@@ -259,8 +223,7 @@ fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
     for shape in Back::ALL {
         in_child(move || {
             let words = patterned(LEN, 1);
-            configure(Engine::Auto, false).unwrap();
-            if flashfork_core::odf::is_enabled() == Ok(true) || !is_told() {
+            if !auto_seals() || !is_told() {
                 return;
             }
             let other = memory(words).saturating_sub(LEN as u64);
@@ -277,9 +240,9 @@ fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
                 // SAFETY: part of the words, whose contents the test gives up.
                 unsafe {
                     match shape {
-                        Back::Unmapped => assert_eq!(libc::munmap(block as *mut _, len), 0),
+                        Back::Unmapped => unmap(block as *const u8, len),
                         Back::Written | Back::WrittenBesideAThread | Back::WrittenUnderAFilter => {}
-                        _ => advise::madvise(block, len, libc::MADV_DONTNEED as u32).unwrap(),
+                        _ => answers::advise::madvise(block, len, libc::MADV_DONTNEED as u32).unwrap(),
                     }
                     if !matches!(shape, Back::Discarded | Back::Unmapped) {
                         (block..block + len).step_by(4096).for_each(|page| (page as *mut u8).write_volatile(9));
@@ -293,15 +256,7 @@ fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
             };
             let mut most = 0;
             for fork in 1..40 {
-                let now = Cell::new(0);
-                // SAFETY: one thread; the clone ends at once.
-                let real = || unsafe { libc::fork() };
-                let pid = flashfork_core::fork::fork(real, || now.replace(now.get() + MILLISECOND / 20));
-                if pid == 0 {
-                    // SAFETY: ends the clone.
-                    unsafe { libc::_exit(0) };
-                }
-                assert_eq!(wait(pid), 0);
+                forked(&[], 1, MILLISECOND / 20, false);
                 // What is unmapped behind the engine's back it sees now and then.
                 if fork > 17 || !matches!(shape, Back::Unmapped) {
                     most = most.max(memory(words).saturating_sub(other));
@@ -315,10 +270,7 @@ fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
 
 /// Has `auto` seal all of it but its ends.
 fn seal_all(words: &[u64], seed: u64) {
-    until(500, || {
-        forked(words, seed, 50 * MILLISECOND, false);
-        sealed(words).0 >= LEN - (4 << 20)
-    });
+    finish(words, seed);
     (0..40).for_each(|_| forked(words, seed, MILLISECOND / 20, false));
 }
 
@@ -326,8 +278,8 @@ fn seal_all(words: &[u64], seed: u64) {
 fn most_after_writing(words: &mut [u64], other: u64) -> u64 {
     let mut most = 0;
     for turn in 0..40 {
-        for (i, word) in words.iter_mut().enumerate().filter(|_| turn < 2) {
-            *word = common::pattern(i, 9);
+        if turn < 2 {
+            fill(words, 9);
         }
         forked(words, 9, MILLISECOND / 20, false);
         // It is now and then that a clone asks whether others are gone.
@@ -356,8 +308,7 @@ fn in_clone(f: impl FnOnce()) -> i32 {
 fn what_a_clone_of_a_sealed_process_seals_itself_takes_one_and_a_half_times_its_memory_at_most() {
     in_child!();
     let inherited = patterned(LEN, 1);
-    configure(Engine::Auto, false).unwrap();
-    if flashfork_core::odf::is_enabled() == Ok(true) || !is_told() {
+    if !auto_seals() || !is_told() {
         return;
     }
     seal_all(inherited, 1);
@@ -380,8 +331,7 @@ fn in_what_is_left_of_a_sealed_process(f: impl FnOnce(&'static mut [u64], u64, &
     let (mut told, tells) = std::io::pipe().unwrap();
     in_child(|| {
         let words = patterned(LEN, 1);
-        configure(Engine::Auto, false).unwrap();
-        if flashfork_core::odf::is_enabled() == Ok(true) || !is_told() {
+        if !auto_seals() || !is_told() {
             return (&tells).write_all(b"nothing to see here").unwrap();
         }
         let other = anonymous().saturating_sub(LEN as u64);
@@ -429,8 +379,7 @@ fn what_is_left_of_a_sealed_process_that_has_ended_takes_one_and_a_half_times_it
 fn what_a_parent_has_sealed_anew_and_its_clone_has_alone_takes_one_and_a_half_times_its_memory_at_most() {
     in_child!();
     let words = patterned(LEN, 1);
-    configure(Engine::Auto, false).unwrap();
-    if flashfork_core::odf::is_enabled() == Ok(true) || !is_told() {
+    if !auto_seals() || !is_told() {
         return;
     }
     let other = anonymous().saturating_sub(LEN as u64);
@@ -445,9 +394,7 @@ fn what_a_parent_has_sealed_anew_and_its_clone_has_alone_takes_one_and_a_half_ti
         let most = most_after_writing(words, other);
         assert!(most <= LEN as u64 * 3 / 2 + (4 << 20), "{most} of {LEN}");
     });
-    for (i, word) in words.iter_mut().enumerate() {
-        *word = common::pattern(i, 2);
-    }
+    fill(words, 2);
     until(50, || {
         forked(words, 2, MILLISECOND / 20, false);
         sealed(words).1.iter().all(|generation| !before.contains(generation))
@@ -479,9 +426,7 @@ fn a_part_is_bought_without_copying_what_was_sealed_before() {
 fn what_a_clone_is_left_with_is_its_own_before_it_has_clones() {
     in_what_is_left_of_a_sealed_process(|words, other, wait_for_its_end| {
         wait_for_its_end();
-        for (i, word) in words.iter_mut().enumerate() {
-            *word = common::pattern(i, 9);
-        }
+        fill(words, 9);
         let (mut over, ends) = std::io::pipe().unwrap();
         let mut ends = Some(ends);
         let helper = in_clone(|| {

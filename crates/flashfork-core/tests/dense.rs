@@ -2,7 +2,9 @@
 
 #[macro_use]
 mod common;
-use common::{Child, pattern, patterned, wait};
+use common::maps::flags_of;
+use common::memory::{ANONYMOUS, BOTH, advise, advised, map_over};
+use common::{Child, is_linux, pattern, patterned, wait};
 use flashfork_core::MEMFD_PREFIX;
 use flashfork_core::fork::{Engine, configure, fork};
 use std::cell::Cell;
@@ -30,9 +32,7 @@ impl Memory {
 
     fn write(&mut self, pages: std::ops::Range<usize>, seed: u64) {
         for page in pages {
-            for i in page * PAGE..(page + 1) * PAGE {
-                self.words[i] = pattern(i, seed);
-            }
+            (page * PAGE..(page + 1) * PAGE).for_each(|i| self.words[i] = pattern(i, seed));
             self.seeds[page] = seed;
         }
     }
@@ -87,15 +87,8 @@ impl Memory {
 
 /// Whether this kernel makes huge pages when it is asked to, and says which pages are.
 fn can_be_made() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut numbers = release.split(['.', '-']).map(|n| n.parse::<u32>().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    let len = 4 << 20;
-    let words = patterned(len, 1);
-    let block = (words.as_ptr() as usize).next_multiple_of(2 << 20);
-    // SAFETY: no byte changes.
-    let made = unsafe { libc::madvise(block as *mut _, 2 << 20, libc::MADV_COLLAPSE) } == 0;
-    version >= (6, 7) && made
+    let block = (patterned(4 << 20, 1).as_ptr() as usize).next_multiple_of(2 << 20);
+    is_linux(6, 7) && advised(block as *const u8, 2 << 20, libc::MADV_COLLAPSE) == 0
 }
 
 /// Memory that the engine has sealed before a fork; none without huge pages to be had.
@@ -158,33 +151,17 @@ fn a_seal_that_the_program_asks_for_takes_such_blocks_too() {
     memory.fork_until(|| memory.lies(0..2) == (4 << 20, 0));
 }
 
-/// The flags of the mapping at an address.
-fn flags(at: usize) -> String {
-    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let mut here = false;
-    for line in smaps.lines() {
-        if let Some((from, to)) = line.split(' ').next().and_then(|word| word.split_once('-')) {
-            let [from, to] = [from, to].map(|n| usize::from_str_radix(n, 16).unwrap_or(0));
-            here = (from..to).contains(&at);
-        } else if here && line.starts_with("VmFlags:") {
-            return line.to_owned();
-        }
-    }
-    String::new()
-}
-
 #[test]
 fn what_the_program_has_asked_for_a_block_stays_and_its_neighbours_lie_on_huge_pages() {
     in_child!();
     let Some(mut memory) = sealed() else { return };
     memory.write(0..3 * 512, 2);
-    let at = memory.words.as_mut_ptr() as usize + (2 << 20);
-    // SAFETY: the second block, of which the advice changes no byte.
-    assert_eq!(unsafe { libc::madvise(at as *mut _, 2 << 20, libc::MADV_NOHUGEPAGE) }, 0);
+    let second = &raw const memory.words[BLOCK];
+    advise(second, 2 << 20, libc::MADV_NOHUGEPAGE);
     memory.fork_until(|| memory.lies(0..3).1 == 4 << 20);
     (0..5).for_each(|_| memory.fork());
     assert_eq!([0, 1, 2].map(|i| memory.lies(i..i + 1).1), [2 << 20, 0, 2 << 20]);
-    assert!(flags(at).contains(" nh"));
+    assert!(flags_of(second).contains(" nh "));
 }
 
 #[test]
@@ -195,16 +172,13 @@ fn memory_that_is_not_charged_is_not_charged_on_huge_pages_either() {
     }
     let mut memory = Memory::new();
     let at = memory.words.as_mut_ptr();
-    let flags_of_it = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    // SAFETY: the first two blocks, which are written anew.
-    let mapped = unsafe { libc::mmap(at.cast(), 4 << 20, libc::PROT_READ | libc::PROT_WRITE, flags_of_it, -1, 0) };
-    assert_eq!(mapped, at.cast());
+    map_over(at, 4 << 20, BOTH, ANONYMOUS | libc::MAP_NORESERVE, -1);
     memory.write(0..1024, 1);
-    let before = flags(at as usize).contains(" nr");
+    let before = flags_of(at).contains(" nr ");
     configure(Engine::Seal, false).unwrap();
     memory.fork();
     memory.write(0..1024, 2);
     memory.fork_until(|| memory.lies(0..2) == (0, 4 << 20));
     // Where the host commits no more than there is, all memory is charged.
-    assert_eq!(flags(at as usize).contains(" nr"), before);
+    assert_eq!(flags_of(at).contains(" nr "), before);
 }

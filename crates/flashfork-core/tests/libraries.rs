@@ -1,7 +1,7 @@
 //! The data of libraries is sealed when a snapshot is taken, and is to be while there is one.
 
 mod common;
-use common::{counter, in_child, intact, maps_line, patterned};
+use common::{counter, in_child, intact, maps_line, memory, patterned};
 use flashfork_core::snapshot::{Options, restore, snapshot};
 use flashfork_core::{Pages, Range, seal, unseal};
 use std::sync::atomic::Ordering::SeqCst;
@@ -69,8 +69,7 @@ fn goes_back_with_a_snapshot() {
                 match (turn as usize + i) % 4 {
                     0 => data.fill(turn + 2),
                     1 => data[turn as usize] = 7,
-                    // SAFETY: the library's data, which nothing else uses.
-                    2 => assert_eq!(unsafe { libc::madvise(data.as_mut_ptr().cast(), LEN, libc::MADV_DONTNEED) }, 0),
+                    2 => memory::advise(data.as_ptr(), LEN, libc::MADV_DONTNEED),
                     _ => {}
                 }
             }

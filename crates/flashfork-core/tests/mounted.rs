@@ -2,8 +2,10 @@
 
 #[macro_use]
 mod common;
-use common::{Child, forked, intact, maps_line, pattern, patterned, until, wait};
-use flashfork_core::fork::{Engine, configure};
+use common::memory::{BOTH, PAGE, advised, file, map, protect, unmap};
+use common::{
+    Child, auto_seals, forked, holds_in_fork, intact, is_linux, maps, maps_line, pattern, patterned, until, wait,
+};
 use flashfork_core::{Pages, has_sealed, seal, unseal};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -16,12 +18,10 @@ const HUGE: usize = 2 << 20;
 /// Whether this host lets such a mount be made, by what it says of itself; else why not.
 fn host_mounts() -> Result<(), String> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let release = read("/proc/sys/kernel/osrelease");
-    let version: Vec<u32> = release.split(['.', '-']).take(2).filter_map(|n| n.parse().ok()).collect();
     let status = read("/proc/self/status");
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
     match () {
-        () if version < vec![6, 12] => Err(format!("Linux {release}")),
+        () if !is_linux(6, 12) => Err(format!("Linux {}", read("/proc/sys/kernel/osrelease"))),
         () if read("/sys/kernel/mm/transparent_hugepage/shmem_enabled").contains("[deny]") => {
             Err("2 MB pages of tmpfs are forbidden".into())
         }
@@ -45,21 +45,14 @@ macro_rules! on_hosts_that_mount {
 }
 
 /// The device that a mapping's file lies on, as the list of mappings has it: "00:01" for every memfd.
-fn device(at: *const u64) -> String {
-    let line = maps_line(at);
-    assert!(line.contains("/memfd:flashfork:"), "{line}");
-    line.split_whitespace().nth(3).unwrap().to_owned()
+fn device<T>(at: *const T) -> String {
+    let mapping = maps::mapping(at).unwrap();
+    assert!(mapping.name.starts_with("/memfd:flashfork:"), "{}", mapping.line);
+    mapping.device
 }
 
 fn memfds_device() -> String {
-    // SAFETY: a new file, and a mapping of it which stays.
-    let at = unsafe {
-        let fd = libc::memfd_create(c"flashfork:0000000000".as_ptr(), 0);
-        assert!(fd >= 0 && libc::ftruncate(fd, 4096) == 0);
-        libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0)
-    };
-    assert_ne!(at, libc::MAP_FAILED);
-    device(at.cast())
+    device(map(PAGE, libc::PROT_READ, libc::MAP_PRIVATE, file(c"flashfork:0000000000", PAGE)))
 }
 
 fn is_mounted(at: *const u64) -> bool {
@@ -76,11 +69,8 @@ fn block(words: &[u64]) -> usize {
 fn odd(words: &'static mut [u64]) -> &'static mut [u64] {
     let (start, end) = (words.as_ptr() as usize, words.as_ptr_range().end as usize);
     let (from, to) = (start.next_multiple_of(HUGE) + 5 * 4096, (end & !(HUGE - 1)) - 7 * 4096);
-    // SAFETY: the pages around are the test's, and nobody uses them any more.
-    unsafe {
-        assert_eq!(libc::munmap(start as *mut _, from - start), 0);
-        assert_eq!(libc::munmap(to as *mut _, end - to), 0);
-    }
+    unmap(start as *const u8, from - start);
+    unmap(to as *const u8, end - to);
     &mut words[(from - start) / 8..(to - start) / 8]
 }
 
@@ -106,20 +96,13 @@ fn much_memory_lies_in_a_mount_of_its_own_and_the_odd_ends_in_a_memfd() {
     let same = |words: &[u64]| words.iter().zip(first..).all(|(word, i)| *word == pattern(i, 1));
     assert!(same(words));
     let at = block(words);
-    // SAFETY: one thread.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
+    holds_in_fork(|| {
         let same = same(words);
         words[at] = 7;
-        // SAFETY: the test's memory: the page reads zeros then; ends the clone.
-        unsafe {
-            let other = words.as_ptr().add(at + HUGE / 8);
-            let page = (other as usize & !4095) as *mut libc::c_void;
-            let zero = libc::madvise(page, 4096, libc::MADV_DONTNEED) == 0;
-            libc::_exit(if same && zero && words[at] == 7 { 0 } else { 1 });
-        }
-    }
-    assert_eq!(wait(pid), 0);
+        // The page reads zeros then.
+        let page = (&raw const words[at + HUGE / 8] as usize & !(PAGE - 1)) as *const u8;
+        same && advised(page, PAGE, libc::MADV_DONTNEED) == 0 && words[at] == 7
+    });
     assert!(same(words), "what the clone did came through");
 }
 
@@ -138,9 +121,7 @@ fn nobody_can_write_to_a_file_in_a_mount() {
     let words = patterned(LEN, 2);
     sealed(Pages::Auto);
     assert!(is_mounted(&words[block(words)]));
-    let line = maps_line(&words[block(words)]);
-    let range = line.split(' ').next().unwrap().split('-').map(|a| a.trim_start_matches('0'));
-    let path = format!("/proc/self/map_files/{}", range.collect::<Vec<_>>().join("-"));
+    let path = maps::mapping(&raw const words[block(words)]).unwrap().file();
     for result in [
         fs::OpenOptions::new().read(true).write(true).open(&path).map(drop),
         fs::OpenOptions::new().write(true).truncate(true).open(&path).map(drop),
@@ -169,17 +150,12 @@ fn a_mount_is_sealed_anew_folded_and_made_anonymous() {
         words.iter_mut().step_by(HUGE / 16).for_each(|word| *word ^= 9);
         sealed(Pages::Auto);
         words.iter_mut().step_by(HUGE / 16).for_each(|word| *word ^= 9);
-        let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        let file = |line: &str| line.split_whitespace().skip(3).take(2).collect::<Vec<_>>().join(" ");
-        let mut files: Vec<_> = maps.lines().filter(|l| l.contains("memfd:flashfork")).map(file).collect();
-        files.sort_unstable();
-        files.dedup();
-        assert!(files.len() <= 8, "{files:?} after {round}");
+        assert!(maps::sealed_files() <= 8, "{} after {round}", maps::sealed_files());
     }
     assert!(intact(words, 3));
     assert!(unseal(flashfork_core::Range::new(0, usize::MAX)).unwrap() >= (LEN - 2 * HUGE) as u64);
     assert!(intact(words, 3));
-    assert!(!fs::read_to_string("/proc/self/maps").unwrap().contains("/memfd:flashfork:"));
+    assert!(maps::sealed().is_empty());
     assert!(has_sealed());
 }
 
@@ -187,9 +163,7 @@ fn a_mount_is_sealed_anew_folded_and_made_anonymous() {
 fn little_memory_small_pages_and_code_need_no_mount() {
     on_hosts_that_mount!();
     let [little, code] = [8 << 20, LEN].map(|len| patterned(len, 4));
-    let executable = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-    // SAFETY: the test's memory.
-    assert_eq!(unsafe { libc::mprotect(code.as_mut_ptr().cast(), code.len() * 8, executable) }, 0);
+    protect(code.as_ptr(), LEN, BOTH | libc::PROT_EXEC);
     sealed(Pages::Auto);
     assert!(!is_mounted(&little[block(little)]) && !is_mounted(&code[block(code)]));
     let small = patterned(LEN, 5);
@@ -230,8 +204,7 @@ fn a_file_that_somebody_has_open_for_writing_is_sealed_once_more_into_a_memfd() 
         // It was too late for this one.
         assert!(unseal(flashfork_core::Range::ALL).unwrap() > 0);
     };
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    assert!(!maps.contains(&format!(" {theirs} ")), "{theirs} may be written to:\n{maps}");
+    assert_no_part_on(&theirs);
     assert!(!is_mounted(&words[block(words)]), "{}", maps_line(&words[block(words)]));
     assert!(intact(words, 7));
 }
@@ -278,6 +251,12 @@ impl Watcher {
     }
 }
 
+/// That nothing is mapped of a device to which somebody may write.
+fn assert_no_part_on(theirs: &str) {
+    let mapping = maps::mappings().into_iter().find(|mapping| mapping.device == theirs);
+    assert!(mapping.is_none(), "{theirs} may be written to: {}", mapping.unwrap().line);
+}
+
 impl Drop for Watcher {
     fn drop(&mut self) {
         // SAFETY: the child's number.
@@ -308,42 +287,27 @@ const MILLISECOND: u64 = 1_000_000;
 fn bought(words: &[u64], seed: u64) {
     until(500, || {
         forked(words, seed, 50 * MILLISECOND, false);
-        let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        let sealed = maps.lines().filter(|line| line.contains("/memfd:flashfork:")).map(length).sum::<usize>();
+        let sealed = maps::sealed().iter().map(|mapping| mapping.range.len()).sum::<usize>();
         sealed >= size_of_val(words) - 2 * HUGE
     });
-}
-
-/// Of a mapping.
-fn length(line: &str) -> usize {
-    let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
-    let [from, to] = [from, to].map(|n| usize::from_str_radix(n, 16).unwrap());
-    to - from
 }
 
 #[test]
 fn nobody_can_write_to_the_parts_that_auto_buys() {
     on_hosts_that_mount!();
     let words = patterned(128 << 20, 8);
-    configure(Engine::Auto, false).unwrap();
-    if flashfork_core::odf::is_enabled() == Ok(true) {
-        // Forks are on demand here, and nothing is sealed.
+    if !auto_seals() {
         return;
     }
     bought(words, 8);
-    for line in fs::read_to_string("/proc/self/maps").unwrap().lines() {
-        if !line.contains("/memfd:flashfork:") {
-            continue;
-        }
-        let range = line.split(' ').next().unwrap().split('-').map(|a| a.trim_start_matches('0'));
-        let path = format!("/proc/self/map_files/{}", range.collect::<Vec<_>>().join("-"));
-        match fs::OpenOptions::new().read(true).write(true).open(&path) {
+    for mapping in maps::sealed() {
+        let opened = fs::OpenOptions::new().read(true).write(true).open(mapping.file());
+        let (refused, expected) = match opened {
             // A memfd, which is sealed.
-            Ok(file) => {
-                assert_eq!(file.write_at(&[1], 0).unwrap_err().kind(), ErrorKind::PermissionDenied, "{line}")
-            }
-            Err(e) => assert_eq!(e.kind(), ErrorKind::ReadOnlyFilesystem, "{line}"),
-        }
+            Ok(file) => (file.write_at(&[1], 0).unwrap_err(), ErrorKind::PermissionDenied),
+            Err(refused) => (refused, ErrorKind::ReadOnlyFilesystem),
+        };
+        assert_eq!(refused.kind(), expected, "{}", mapping.line);
     }
     assert!(intact(words, 8));
     forked(words, 8, MILLISECOND, true);
@@ -354,8 +318,7 @@ fn a_part_whose_file_somebody_has_open_for_writing_is_sealed_once_more_into_a_me
     on_hosts_that_mount!();
     let words = patterned(128 << 20, 9);
     let watcher = Watcher::start();
-    configure(Engine::Auto, false).unwrap();
-    if flashfork_core::odf::is_enabled() == Ok(true) {
+    if !auto_seals() {
         return;
     }
     let theirs = loop {
@@ -365,8 +328,7 @@ fn a_part_whose_file_somebody_has_open_for_writing_is_sealed_once_more_into_a_me
         }
         assert!(unseal(flashfork_core::Range::ALL).unwrap() > 0);
     };
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    assert!(!maps.contains(&format!(" {theirs} ")), "{theirs} may be written to:\n{maps}");
+    assert_no_part_on(&theirs);
     assert!(intact(words, 9));
     forked(words, 9, MILLISECOND, true);
 }

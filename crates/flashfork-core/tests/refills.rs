@@ -2,12 +2,12 @@
 
 #[macro_use]
 mod common;
-use common::{Child, in_child, intact, maps_line, pattern, patterned};
+use common::memory::{PAGE, advise};
+use common::{Child, in_child, intact, is_linux, maps, maps_line, pattern, patterned};
 use flashfork_core::never_seal::Reason;
 use flashfork_core::{Error, Pages, Range, drop_refills, seal, unseal};
 
 const LEN: usize = 32 << 20;
-const PAGE: usize = 4096;
 const WORDS: usize = PAGE / 8;
 const MAP_FILE: u64 = 1 << 61;
 const MAP_SWAPPED: u64 = 1 << 62;
@@ -15,9 +15,7 @@ const MAP_PRESENT: u64 = 1 << 63;
 
 /// The kernel has `PAGEMAP_SCAN` (Linux 6.7), without which nothing is dropped.
 fn can_be_dropped() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut numbers = release.split(['.', '-']).map(|n| n.parse::<u32>().unwrap_or(0));
-    (numbers.next().unwrap(), numbers.next().unwrap()) >= (6, 7)
+    is_linux(6, 7)
 }
 
 /// How many pages of these words are the memfd's, and how many the process's own.
@@ -54,8 +52,8 @@ fn right(words: &[u64], written: &[usize], seed: u64) -> bool {
     words.iter().enumerate().all(|(i, word)| *word == wanted(i))
 }
 
-fn maps() -> String {
-    std::fs::read_to_string("/proc/self/maps").unwrap().lines().filter(|l| l.contains("flashfork:")).collect()
+fn mapped() -> Vec<String> {
+    maps::sealed().into_iter().map(|mapping| mapping.line).collect()
 }
 
 #[test]
@@ -63,11 +61,11 @@ fn what_was_only_read_is_dropped_and_nothing_else() {
     for kind in [Pages::Auto, Pages::Small] {
         in_child(|| {
             let (words, written) = written_and_read(kind, 1);
-            let (before, (read, own)) = (maps(), pages(words));
+            let (before, (read, own)) = (mapped(), pages(words));
             for turn in 0..3 {
                 let dropped = drop_refills().unwrap() as usize / PAGE;
                 assert_eq!(pages(words), (read - dropped, own), "{turn}");
-                assert_eq!(maps(), before, "the mappings are as they were");
+                assert_eq!(mapped(), before, "the mappings are as they were");
                 if can_be_dropped() {
                     assert!(dropped > read / 10 * 9, "{dropped} of {read}");
                     assert_eq!(drop_refills(), Ok(0), "once");
@@ -119,12 +117,10 @@ fn where_nothing_is_written_nothing_is_dropped() {
 fn memory_with_properties_of_its_own_is_left_alone() {
     in_child!();
     let (words, written) = written_and_read(Pages::Small, 3);
-    let at = (&raw mut words[LEN / 16]).cast::<libc::c_void>();
-    // SAFETY: memory of this test; none of these changes what it holds.
-    unsafe {
-        assert_eq!(libc::mlock(at, LEN / 4), 0);
-        assert_eq!(libc::madvise(at, PAGE, libc::MADV_DONTFORK), 0);
-    }
+    let at = &raw const words[LEN / 16];
+    // SAFETY: changes no contents.
+    assert_eq!(unsafe { libc::mlock(at.cast(), LEN / 4) }, 0);
+    advise(at, PAGE, libc::MADV_DONTFORK);
     let read = pages(&words[LEN / 16..LEN / 16 + LEN / 32]);
     drop_refills().unwrap();
     assert_eq!(pages(&words[LEN / 16..LEN / 16 + LEN / 32]), read, "locked memory stays in memory");

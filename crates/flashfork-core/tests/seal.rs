@@ -2,7 +2,8 @@
 
 #[macro_use]
 mod common;
-use common::{Child, in_child, intact, maps_line, patterned, wait};
+use common::memory::{advise, advised};
+use common::{Child, holds_in_fork, in_child, intact, maps, maps_line, patterned};
 use flashfork_core::never_seal::Reason;
 use flashfork_core::{Pages, has_sealed, seal, unseal};
 use std::fs;
@@ -21,15 +22,11 @@ fn sealed_memory_keeps_its_bytes_and_clones_are_independent() {
             assert!(sealed_bytes(pages) >= (LEN - (4 << 20)) as u64);
             assert!(maps_line(&words[LEN / 16]).contains("flashfork:"), "{}", maps_line(&words[LEN / 16]));
             assert!(intact(words, 1));
-            // SAFETY: one thread.
-            let pid = unsafe { libc::fork() };
-            if pid == 0 {
+            holds_in_fork(|| {
                 let same = intact(words, 1);
                 words[LEN / 16] = 7;
-                // SAFETY: ends the clone.
-                unsafe { libc::_exit(if same && words[LEN / 16] == 7 { 0 } else { 1 }) };
-            }
-            assert_eq!(wait(pid), 0);
+                same && words[LEN / 16] == 7
+            });
             assert!(intact(words, 1), "the clone's write came through");
         });
     }
@@ -69,17 +66,9 @@ fn scratch_memory_is_held_with_signals_blocked_and_clones_have_none_of_it() {
     assert!(sealed.outcome.is_ok());
     let scratch = sealed.records().as_ptr() as usize;
     let held = blocked();
-    // SAFETY: one thread.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        let mut resident = 0;
-        // SAFETY: asks about one page.
-        unsafe {
-            let gone = libc::mincore((scratch & !4095) as *mut _, 4096, &raw mut resident) == -1;
-            libc::_exit(if gone { 0 } else { 1 });
-        }
-    }
-    assert_eq!(wait(pid), 0, "a clone has the scratch memory");
+    // Clones have none of the scratch memory.
+    let page = (scratch & !4095) as *const u8;
+    holds_in_fork(|| advised(page, 4096, libc::MADV_NORMAL) == libc::ENOMEM);
     drop(sealed);
     assert_eq!(blocked(), before);
     // SIGTERM
@@ -90,13 +79,12 @@ fn scratch_memory_is_held_with_signals_blocked_and_clones_have_none_of_it() {
 #[test]
 fn scratch_memory_is_not_told_of_as_the_programs() {
     in_child!();
-    let theirs = patterned(LEN, 7).as_mut_ptr() as usize;
-    // SAFETY: memory of this test.
-    assert_eq!(unsafe { libc::madvise(theirs as *mut _, LEN, libc::MADV_DONTFORK) }, 0);
+    let theirs = patterned(LEN, 7).as_ptr();
+    advise(theirs, LEN, libc::MADV_DONTFORK);
     let sealed = seal(Pages::Auto);
     assert!(sealed.outcome.is_ok());
     let told = sealed.records().iter().filter(|record| record.reason == Some(Reason::DontFork));
-    assert_eq!(told.map(|record| record.range.start).collect::<Vec<_>>(), [theirs]);
+    assert_eq!(told.map(|record| record.range.start).collect::<Vec<_>>(), [theirs as usize]);
 }
 
 #[test]
@@ -122,15 +110,7 @@ fn generations_are_capped_by_folding_them_into_one() {
         words[i << 18] ^= 9;
         sealed_bytes(Pages::Small);
         words[i << 18] ^= 9;
-        let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        let mut inodes: Vec<_> = maps
-            .lines()
-            .filter(|l| l.contains("memfd:flashfork"))
-            .map(|l| l.split_whitespace().nth(4).unwrap())
-            .collect();
-        inodes.sort_unstable();
-        inodes.dedup();
-        assert!(inodes.len() <= 8, "{}", inodes.len());
+        assert!(maps::sealed_files() <= 8, "{}", maps::sealed_files());
     }
     assert!(intact(words, 3));
 }
@@ -144,7 +124,7 @@ fn unseal_makes_it_anonymous_again() {
     assert_eq!(unseal(flashfork_core::Range::new(0, usize::MAX)), Ok(sealed));
     words[12345] ^= 3;
     assert!(intact(words, 4));
-    assert!(!fs::read_to_string("/proc/self/maps").unwrap().contains("flashfork:"));
+    assert!(maps::sealed().is_empty());
     assert!(has_sealed());
 }
 

@@ -2,15 +2,22 @@
 
 #[macro_use]
 mod common;
-use common::{anonymous, back, by_each_way, counter, in_children, intact, maps_line, patterned};
+use common::maps::{Mapping, flags_of, mappings};
+use common::memory::*;
+use common::{back, by_each_way, in_children, intact, maps_line, patterned, sealed_pattern};
 use flashfork_core::snapshot::{Error, Options, copies_back, discard, restore, snapshot};
 use flashfork_core::{Range, never_seal::Reason};
 use std::cell::Cell;
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 const SEALED: Options = Options { seal: true, keep: &[], descriptors: &[], close_new: false };
 const COPIED: Options = Options { seal: false, ..SEALED };
+
+fn page_at<T>(at: *const T) -> Range {
+    Range::new(at as usize, at as usize + PAGE)
+}
 
 static DATA: AtomicU64 = AtomicU64::new(5);
 static BSS: [AtomicU64; 4000] = [const { AtomicU64::new(0) }; 4000];
@@ -79,48 +86,46 @@ fn mappings_go_back() {
     let turns = counter();
     let big = patterned(8 << 20, 1);
     let small = patterned(64 << 10, 2);
-    let (big_at, small_at) = (big.as_mut_ptr(), small.as_mut_ptr());
+    let (at, small_at, half) = (big.as_mut_ptr().cast::<u8>(), small.as_mut_ptr(), 4 << 20);
     let lines = || fs::read_to_string("/proc/self/maps").unwrap().lines().count();
     let value = snapshot(&SEALED).unwrap();
     assert!(intact(big, 1) && intact(small, 2), "{value}");
-    assert!(maps_line(big_at).contains("rw-p") && maps_line(small_at).contains("rw-p"));
+    assert!(maps_line(at).contains("rw-p") && maps_line(small_at).contains("rw-p"));
     if value == 1 {
         turns.store(lines() as u64, SeqCst);
     } else if value > 1 {
         // The engine's own go when the program's calls need not be seen any more.
         assert!(lines() as u64 <= turns.load(SeqCst), "{value}: no mapping is left over");
     }
-    // SAFETY: memory of the test's own, which is not used again before it is back.
-    unsafe {
-        let (at, half) = (big_at.cast::<libc::c_void>(), 4 << 20);
-        match value {
-            0 => assert_eq!(libc::munmap(at, 8 << 20) + libc::munmap(small_at.cast(), 64 << 10), 0),
-            1 => assert_eq!(libc::munmap(at.byte_add(4096), half) + libc::mprotect(small_at.cast(), 4096, 0), 0),
-            2 => assert_eq!(libc::mprotect(at.byte_add(half), 8192, libc::PROT_READ), 0),
-            3 => {
-                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-                assert_eq!(libc::mmap(at, half, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0), at);
-            }
-            4 => assert_eq!(libc::madvise(at, half, libc::MADV_DONTNEED), 0),
-            5 => {
-                let moved = libc::mremap(at, half, 2 * half, libc::MREMAP_MAYMOVE);
-                assert_ne!(moved, libc::MAP_FAILED);
-                assert_eq!(libc::madvise(small_at.cast(), 64 << 10, libc::MADV_DONTNEED), 0);
-            }
-            6 => {
-                let file = fs::File::open("/proc/self/exe").unwrap();
-                let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-                let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-                assert_eq!(libc::mmap(at, half, libc::PROT_READ, flags, fd, 0), at);
-            }
-            7 => {
-                flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap();
-            }
-            8 => {
-                flashfork_core::unseal(Range::ALL).unwrap();
-            }
-            _ => return,
+    match value {
+        0 => {
+            unmap(at, 8 << 20);
+            unmap(small_at, 64 << 10);
         }
+        1 => {
+            unmap(page(at, 1), half);
+            protect(small_at, PAGE, libc::PROT_NONE);
+        }
+        2 => protect(at.wrapping_add(half), 2 * PAGE, libc::PROT_READ),
+        3 => map_over(at, half, BOTH, ANONYMOUS, -1),
+        4 => advise(at, half, libc::MADV_DONTNEED),
+        5 => {
+            // SAFETY: memory of the test's own, which is not used again before it is back.
+            let moved = unsafe { libc::mremap(at.cast(), half, 2 * half, libc::MREMAP_MAYMOVE) };
+            assert_ne!(moved, libc::MAP_FAILED);
+            advise(small_at, 64 << 10, libc::MADV_DONTNEED);
+        }
+        6 => {
+            let file = fs::File::open("/proc/self/exe").unwrap();
+            map_over(at, half, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd());
+        }
+        7 => {
+            flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap();
+        }
+        8 => {
+            flashfork_core::unseal(Range::ALL).unwrap();
+        }
+        _ => return,
     }
     back(value + 1);
 }
@@ -128,25 +133,26 @@ fn mappings_go_back() {
 #[test]
 fn the_break_goes_back_up_and_down() {
     in_child!(by_each_way());
-    // SAFETY: nothing in this child uses the break but this test (the Rust allocator does, but frees nothing below
-    // it meanwhile).
-    unsafe {
-        let base = libc::sbrk(6 << 20);
-        base.cast::<u8>().write_bytes(7, 6 << 20);
-        let value = snapshot(&SEALED).unwrap();
-        assert_eq!(libc::sbrk(0), base.byte_add(6 << 20), "{value}");
-        assert!(std::slice::from_raw_parts(base.cast::<u8>(), 6 << 20).iter().all(|b| *b == 7), "{value}");
-        match value {
-            0 => base.byte_add(0).cast::<u8>().write_bytes(1, libc::sbrk(3 << 20) as usize - base as usize + (3 << 20)),
-            1 => assert_ne!(libc::sbrk(-(5 << 20)), usize::MAX as *mut _),
-            2 => {
-                libc::sbrk(-(5 << 20));
-                libc::sbrk(9 << 20);
-            }
-            _ => return,
+    // Nothing in this child uses the break but this test (the Rust allocator does, but frees nothing below it
+    // meanwhile).
+    let base = move_break(6 << 20);
+    set(base, 7, 6 << 20);
+    let value = snapshot(&SEALED).unwrap();
+    assert_eq!(move_break(0), base.wrapping_add(6 << 20), "{value}");
+    assert!(are(base, 7, 6 << 20), "{value}");
+    match value {
+        0 => {
+            let end = move_break(3 << 20) as usize + (3 << 20);
+            set(base, 1, end - base as usize);
         }
-        back(value + 1);
+        1 => drop(move_break(-(5 << 20))),
+        2 => {
+            move_break(-(5 << 20));
+            move_break(9 << 20);
+        }
+        _ => return,
     }
+    back(value + 1);
 }
 
 #[test]
@@ -189,7 +195,7 @@ fn registers_and_signal_mask_go_back() {
 fn named_offsets_go_back_and_new_descriptors_are_closed_on_request() {
     in_child!(by_each_way());
     use std::io::{Read, Seek};
-    use std::os::fd::{AsRawFd, IntoRawFd};
+    use std::os::fd::IntoRawFd;
     let mut file = fs::File::open("/proc/self/exe").unwrap();
     file.seek(std::io::SeekFrom::Start(100)).unwrap();
     let descriptors = [file.as_raw_fd()];
@@ -264,46 +270,34 @@ fn misuse_is_refused_and_changes_nothing() {
 #[test]
 fn sealed_memory_that_can_not_be_read_comes_back_when_it_is_unmapped() {
     in_child!(by_each_way());
-    let big = patterned(8 << 20, 1);
-    flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap();
-    let (at, half) = (big.as_mut_ptr().cast::<libc::c_void>(), 4 << 20);
-    assert!(maps_line(big.as_ptr()).contains("flashfork"));
-    // SAFETY: memory of the test's own, which is not used before it can be read again.
-    unsafe { assert_eq!(libc::mprotect(at, half, libc::PROT_NONE), 0) };
+    let big = sealed_pattern();
+    let (at, half) = (big.as_mut_ptr().cast(), 4 << 20);
+    protect(at, half, libc::PROT_NONE);
     let value = snapshot(&SEALED).unwrap();
-    assert!(maps_line(big.as_ptr()).contains("---p"), "{value}");
-    // SAFETY: as above; what is unmapped comes back.
-    unsafe {
-        if value < 2 {
-            assert_eq!(libc::munmap(at.byte_add(4096), half), 0);
-            back(value + 1);
-        }
-        assert_eq!(libc::mprotect(at, half, libc::PROT_READ), 0);
+    assert!(maps_line(at).contains("---p"), "{value}");
+    if value < 2 {
+        unmap(page(at, 1), half);
+        back(value + 1);
     }
+    protect(at, half, libc::PROT_READ);
     assert!(intact(big, 1));
 }
 
 #[test]
 fn what_can_not_come_back_is_refused() {
     in_children(|| {
-        // SAFETY: mappings of the test's own.
-        unsafe {
-            let file = fs::File::open("/proc/self/exe").unwrap();
-            let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-            let at = libc::mmap(std::ptr::null_mut(), 8192, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0);
-            assert_eq!(snapshot(&SEALED).unwrap(), 0);
-            libc::munmap(at, 4096);
-            assert_eq!(restore(1), Error::Changed(Range::new(at as usize, at as usize + 4096)));
-        }
+        let file = fs::File::open("/proc/self/exe").unwrap();
+        let at = map(2 * PAGE, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd());
+        assert_eq!(snapshot(&SEALED).unwrap(), 0);
+        unmap(at, PAGE);
+        assert_eq!(restore(1), Error::Changed(page_at(at)));
     });
     in_child!(by_each_way());
     let memory = patterned(4 << 20, 1);
     assert_eq!(snapshot(&SEALED).unwrap(), 0);
-    // SAFETY: memory of the test's own; and descriptors that nobody uses in this child.
-    unsafe {
-        libc::munmap(memory.as_mut_ptr().cast(), 4 << 20);
-        libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0);
-    }
+    unmap(memory.as_ptr(), 4 << 20);
+    // SAFETY: descriptors that nobody uses in this child.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
     assert_eq!(restore(1), Error::MemfdClosed);
 }
 
@@ -346,14 +340,10 @@ fn a_page_of_which_a_part_is_kept_goes_back_around_it() {
         memory.fill(value as u8 + 1);
         if value == 2 {
             // The kernel counts it as another mapping, which is replaced.
-            // SAFETY: memory of the test's own, whose bytes are the same afterwards.
-            unsafe {
-                let file = libc::memfd_create(c"other".as_ptr(), 0);
-                assert_eq!(libc::write(file, memory.as_ptr().cast(), LEN), LEN as isize);
-                let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
-                let prot = libc::PROT_READ | libc::PROT_WRITE;
-                assert_eq!(libc::mmap(at as *mut _, LEN, prot, flags, file, 0), at as *mut _);
-            }
+            let file = file(c"other", 0);
+            // SAFETY: the memory is that long.
+            assert_eq!(unsafe { libc::write(file, memory.as_ptr().cast(), LEN) }, LEN as isize);
+            map_over(memory.as_mut_ptr(), LEN, BOTH, libc::MAP_PRIVATE, file);
         }
         back(value + 1);
     }
@@ -375,38 +365,29 @@ fn a_senseless_range_to_keep_is_refused() {
     assert!(intact(memory, 1));
 }
 
-/// The flags of the mapping that holds an address, as smaps has them.
-fn flags_of(at: usize) -> String {
-    let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
-    let mut here = false;
-    for line in smaps.lines() {
-        if let Some((start, end)) = line.split(' ').next().and_then(|word| word.split_once('-')) {
-            let parse = |s| usize::from_str_radix(s, 16).unwrap();
-            here = (parse(start)..parse(end)).contains(&at);
-        } else if here && line.starts_with("VmFlags:") {
-            // That writes are noted is the engine's.
-            return line.replace("uw ", "");
-        }
-    }
-    panic!("nothing is mapped at {at:#x}")
+/// Three mappings, of which the first can be sealed, with their patterns 1, 2 and 3; and where they are.
+fn three() -> ([&'static mut [u64]; 3], [*mut u64; 3]) {
+    let mut all = [(8 << 20, 1), (64 << 10, 2), (64 << 10, 3)].map(|(len, seed)| patterned(len, seed));
+    let places = all.each_mut().map(|words| words.as_mut_ptr());
+    (all, places)
+}
+
+/// Whether these places are of mappings with a flag.
+fn have(places: [*mut u64; 3], flag: &str) -> [bool; 3] {
+    places.map(|at| flags_of(at).contains(&format!(" {flag} ")))
 }
 
 #[test]
 fn advice_about_forks_and_dumps_goes_back() {
     in_child!(by_each_way());
-    let big = patterned(8 << 20, 1);
-    let small = patterned(64 << 10, 2);
-    let before = patterned(64 << 10, 3);
-    let places = [big.as_ptr() as usize, small.as_ptr() as usize, before.as_ptr() as usize];
-    let advise = |at: usize, advice: &[i32]| {
-        // SAFETY: memory of the test's own; none of the advice touches contents here and now.
-        advice.iter().for_each(|a| assert_eq!(unsafe { libc::madvise(at as *mut _, 8192, *a) }, 0));
-    };
+    let ([big, small, _], places) = three();
+    let advise = |at: *mut u64, all: &[i32]| all.iter().for_each(|advice| advise(at, 2 * PAGE, *advice));
     use libc::{MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTFORK, MADV_KEEPONFORK, MADV_WIPEONFORK};
     advise(places[2], &[MADV_DONTFORK, MADV_WIPEONFORK, MADV_DONTDUMP]);
     let value = snapshot(&SEALED).unwrap();
-    let shown = places.map(|at| ["dc", "wf", "dd"].map(|flag| flags_of(at).contains(&format!(" {flag} "))));
-    assert_eq!(shown, [[false; 3], [false; 3], [true; 3]], "turn {value}");
+    for flag in ["dc", "wf", "dd"] {
+        assert_eq!(have(places, flag), [false, false, true], "turn {value}, {flag}");
+    }
     in_children(move || assert!(intact(small, 2) && intact(big, 1)));
     if value < 3 {
         advise(places[0], &[MADV_DONTFORK, MADV_DONTDUMP]);
@@ -419,28 +400,24 @@ fn advice_about_forks_and_dumps_goes_back() {
 #[test]
 fn merging_asked_for_later_is_taken_back() {
     in_child!(by_each_way());
-    let (big, small, before) = (patterned(8 << 20, 1), patterned(64 << 10, 2), patterned(64 << 10, 3));
-    let places = [big.as_ptr() as usize, small.as_ptr() as usize, before.as_ptr() as usize];
-    // SAFETY: memory of the test's own; the advice touches no contents.
-    let advise = |at: usize, advice: i32| unsafe { libc::madvise(at as *mut _, 8192, advice) };
-    if advise(places[2], libc::MADV_MERGEABLE) != 0 {
+    let ([big, small, before], places) = three();
+    if advised(places[2], 2 * PAGE, libc::MADV_MERGEABLE) != 0 {
         return; // a kernel that merges nothing
     }
     let value = snapshot(&SEALED).unwrap();
-    let shown = places.map(|at| flags_of(at).contains(" mg "));
-    assert_eq!(shown, [false, false, true], "turn {value}");
+    assert_eq!(have(places, "mg"), [false, false, true], "turn {value}");
     assert!(intact(big, 1) && intact(small, 2) && intact(before, 3));
     if value < 3 {
         let asked = [libc::MADV_MERGEABLE, libc::MADV_MERGEABLE, libc::MADV_UNMERGEABLE];
-        assert!(places.iter().zip(asked).all(|(at, advice)| advise(*at, advice) == 0));
+        places.iter().zip(asked).for_each(|(at, advice)| advise(*at, 2 * PAGE, advice));
         back(value + 1);
     }
 }
 
 /// `mlock2(2)` with its flags; what it said.
-fn lock(at: usize, flags: u32) -> i32 {
+fn lock(at: *const u64, flags: u32) -> i32 {
     // SAFETY: locking changes no contents.
-    unsafe { libc::mlock2(at as *const _, 8192, flags) }
+    unsafe { libc::mlock2(at.cast(), 2 * PAGE, flags) }
 }
 
 #[test]
@@ -448,16 +425,15 @@ fn locks_set_later_are_taken_away() {
     // Alone, and beside memory locked before.
     for before in [false, true] {
         in_children(|| {
-            let (big, small, locked) = (patterned(8 << 20, 1), patterned(64 << 10, 2), patterned(64 << 10, 3));
-            let places = [big.as_ptr() as usize, small.as_ptr() as usize, locked.as_ptr() as usize];
+            let ([big, small, locked], places) = three();
             if before {
                 assert_eq!(lock(places[2], 0), 0);
             }
             let value = snapshot(&SEALED).unwrap();
-            assert_eq!(places.map(|at| flags_of(at).contains(" lo ")), [false, false, before], "turn {value}");
+            assert_eq!(have(places, "lo"), [false, false, before], "turn {value}");
             assert!(intact(big, 1) && intact(small, 2) && intact(locked, 3));
             if value < 3 {
-                assert_eq!(lock(places[0], libc::MLOCK_ONFAULT) + lock(places[1] + 4096, 0), 0);
+                assert_eq!(lock(places[0], libc::MLOCK_ONFAULT) + lock(places[1].wrapping_byte_add(PAGE), 0), 0);
                 (big[5], small[5], locked[5]) = (0, 0, 0);
                 back(value + 1);
             }
@@ -466,7 +442,7 @@ fn locks_set_later_are_taken_away() {
                 if value == 3 && unsafe { libc::mlockall(libc::MCL_FUTURE) } == 0 {
                     back(value + 1);
                 }
-                assert!(!flags_of(patterned(8192, 1).as_ptr() as usize).contains(" lo "));
+                assert!(!flags_of(patterned(8192, 1).as_ptr()).contains(" lo "));
             }
         });
     }
@@ -476,13 +452,13 @@ fn locks_set_later_are_taken_away() {
 fn a_lock_that_is_gone_is_refused_and_so_are_locks_to_come() {
     in_child!(by_each_way());
     let locked = patterned(64 << 10, 3);
-    let at = locked.as_ptr() as usize;
+    let at = locked.as_ptr();
     assert_eq!(lock(at, 0), 0);
     assert_eq!(snapshot(&COPIED), Ok(0));
     locked[0] = 1;
     // SAFETY: changes no contents.
-    unsafe { assert_eq!(libc::munlock(at as *const _, 4096), 0) };
-    assert_eq!(restore(1), Error::Changed(Range::new(at, at + 4096)));
+    unsafe { assert_eq!(libc::munlock(at.cast(), PAGE), 0) };
+    assert_eq!(restore(1), Error::Changed(page_at(at)));
     assert_eq!(lock(at, 0), 0);
     // SAFETY: as above.
     if unsafe { libc::mlockall(libc::MCL_FUTURE) } == 0 {
@@ -501,21 +477,16 @@ fn guards_set_later_are_taken_away() {
     let fresh = anonymous(64 << 10);
     let value = snapshot(&SEALED).unwrap();
     assert!(intact(big, 1) && intact(small, 2), "turn {value}");
-    // SAFETY: memory of the test's own.
-    unsafe {
-        assert_eq!(fresh.add(8192).read_volatile(), 0, "turn {value}");
-        if value < 3 {
-            fresh.add(4096).write(1);
-            for at in
-                [big.as_mut_ptr().cast(), big.as_mut_ptr().byte_add(3 << 20).cast(), small.as_mut_ptr().cast(), fresh]
-            {
-                let set = libc::madvise(at.add(4096).cast(), 8192, GUARD_INSTALL);
-                // Of files not before Linux 6.15, of nothing before 6.13.
-                let errno = std::io::Error::last_os_error().raw_os_error();
-                assert!(set == 0 || errno == Some(libc::EINVAL), "{errno:?}");
-            }
-            back(value + 1);
+    assert_eq!(read(page(fresh, 2)), 0, "turn {value}");
+    if value < 3 {
+        write(page(fresh, 1), 1);
+        let big = big.as_mut_ptr().cast::<u8>();
+        for at in [big, big.wrapping_add(3 << 20), small.as_mut_ptr().cast(), fresh] {
+            let set = advised(page(at, 1), 2 * PAGE, GUARD_INSTALL);
+            // Of files not before Linux 6.15, of nothing before 6.13.
+            assert!([0, libc::EINVAL].contains(&set), "{set}");
         }
+        back(value + 1);
     }
 }
 
@@ -523,31 +494,25 @@ fn guards_set_later_are_taken_away() {
 fn a_written_file_mapping_whose_file_was_cut_is_refused() {
     in_child!(by_each_way());
     let memory = patterned(4 << 20, 1);
-    // SAFETY: mappings of the test's own.
-    unsafe {
-        let file = libc::memfd_create(c"cut".as_ptr(), 0);
-        assert_eq!(libc::ftruncate(file, 16384), 0);
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        let at = libc::mmap(std::ptr::null_mut(), 16384, prot, libc::MAP_PRIVATE, file, 0).cast::<u8>();
-        let written = at.add(8192);
-        written.write(5);
-        assert_eq!(libc::mprotect(written.cast(), 4096, libc::PROT_NONE), 0);
-        let value = snapshot(&SEALED).unwrap();
-        assert_eq!(libc::mprotect(written.cast(), 4096, prot), 0);
-        assert_eq!(written.read(), 5);
-        if value == 0 {
-            assert_eq!(libc::mprotect(written.cast(), 4096, libc::PROT_NONE), 0);
-            memory[0] = 1;
-            back(1);
-        }
-        assert!(intact(memory, 1));
+    let file = file(c"cut", 4 * PAGE);
+    let written = page(map(4 * PAGE, BOTH, libc::MAP_PRIVATE, file), 2);
+    write(written, 5);
+    protect(written, PAGE, libc::PROT_NONE);
+    let value = snapshot(&SEALED).unwrap();
+    protect(written, PAGE, BOTH);
+    assert_eq!(read(written), 5);
+    if value == 0 {
+        protect(written, PAGE, libc::PROT_NONE);
         memory[0] = 1;
-        for protection in [prot, libc::PROT_NONE] {
-            assert_eq!(libc::ftruncate(file, 4096) + libc::mprotect(written.cast(), 4096, protection), 0);
-            let gone = Range::new(written as usize, written as usize + 4096);
-            assert_eq!(restore(2), Error::Changed(gone));
-            assert_eq!(memory[0], 1, "a refusal changes nothing");
-        }
+        back(1);
+    }
+    assert!(intact(memory, 1));
+    memory[0] = 1;
+    for protection in [BOTH, libc::PROT_NONE] {
+        cut(file, PAGE);
+        protect(written, PAGE, protection);
+        assert_eq!(restore(2), Error::Changed(page_at(written)));
+        assert_eq!(memory[0], 1, "a refusal changes nothing");
     }
 }
 
@@ -560,27 +525,21 @@ fn memory_made_immutable_later_is_refused_before_anything_changes() {
         // New memory, which a restore would unmap.
         |_| {},
         // Protected otherwise.
-        // SAFETY: memory of the test's own.
-        |at| unsafe { assert_eq!(libc::mprotect(at.cast(), 8192, libc::PROT_READ), 0) },
+        |at| protect(at, 2 * PAGE, libc::PROT_READ),
         // Written and protected as it was.
-        // SAFETY: as above.
-        |at| unsafe {
-            at.write(at.read() + 1);
-            assert_eq!(libc::mprotect(at.cast(), 8192, libc::PROT_NONE), 0);
+        |at| {
+            protect(at, 2 * PAGE, BOTH);
+            write(at.cast(), read(at.cast()) + 1);
+            protect(at, 2 * PAGE, libc::PROT_NONE);
         },
         // Another mapping.
-        // SAFETY: as above.
-        |at| unsafe {
-            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-            assert_eq!(libc::mmap(at.cast(), 8192, libc::PROT_READ, flags, -1, 0), at.cast());
-        },
+        |at| map_over(at, 2 * PAGE, libc::PROT_READ, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1),
     ];
     for (i, change) in changes.into_iter().enumerate() {
         in_children(move || {
             let big = patterned(4 << 20, 1);
             let (small, hidden) = (patterned(8192, 2), patterned(8192, 3));
-            // SAFETY: as above.
-            unsafe { assert_eq!(libc::mprotect(hidden.as_mut_ptr().cast(), 8192, libc::PROT_NONE), 0) };
+            protect(hidden.as_ptr(), 2 * PAGE, libc::PROT_NONE);
             assert_eq!(snapshot(&SEALED), Ok(0));
             big[0] = 1;
             let at = match i {
@@ -588,10 +547,6 @@ fn memory_made_immutable_later_is_refused_before_anything_changes() {
                 2 => hidden.as_mut_ptr(),
                 _ => small.as_mut_ptr(),
             };
-            if i == 2 {
-                // SAFETY: as above.
-                unsafe { assert_eq!(libc::mprotect(at.cast(), 8192, libc::PROT_READ | libc::PROT_WRITE), 0) };
-            }
             change(at);
             if seal(at, 8192) != 0 {
                 // Not before Linux 6.10.
@@ -613,87 +568,82 @@ fn is_one_mapping(at: *mut u8, len: usize) -> bool {
     errno == Some(libc::ENOMEM)
 }
 
+const SIXTEEN: usize = 16 * PAGE;
+
 /// A mapping of 16 pages, which the kernel merges with nothing.
 fn sixteen_pages(flags: libc::c_int) -> *mut u8 {
-    // SAFETY: fresh mappings; the first and the last page go.
-    unsafe {
-        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags);
-        let at = libc::mmap(std::ptr::null_mut(), 18 << 12, prot, flags, -1, 0);
-        assert_ne!(at, libc::MAP_FAILED);
-        assert_eq!(libc::munmap(at, 4096) + libc::munmap(at.byte_add(17 << 12), 4096), 0);
-        at.byte_add(4096).cast()
-    }
+    let at = map(SIXTEEN + 2 * PAGE, BOTH, ANONYMOUS | flags, -1);
+    unmap(at, PAGE);
+    unmap(page(at, 17), PAGE);
+    page(at, 1)
+}
+
+/// The same, each byte of it 7.
+fn filled(flags: libc::c_int) -> *mut u8 {
+    let at = sixteen_pages(flags);
+    set(at, 7, SIXTEEN);
+    at
 }
 
 /// Takes part of 16 pages away, in several ways, and goes back: they are one mapping as before, with the same flags.
 fn becomes_one_again(at: *mut u8, prot: libc::c_int) {
-    // SAFETY: memory of the caller's own, which is not used again before it is back.
-    unsafe {
-        assert!(is_one_mapping(at, 16 << 12));
-        let flags = [0, 5, 15].map(|page| flags_of(at as usize + (page << 12)));
-        let value = snapshot(&SEALED).unwrap();
-        assert!(is_one_mapping(at, 16 << 12), "{value}");
-        assert_eq!([0, 5, 15].map(|page| flags_of(at as usize + (page << 12))), flags, "{value}");
-        if prot & libc::PROT_READ != 0 {
-            assert_eq!([0, 5, 15].map(|page| *at.add(page << 12)), [7; 3], "{value}");
-        }
-        let page = |n: usize| at.add(n << 12).cast::<libc::c_void>();
-        let unmap = |from, to: usize| libc::munmap(page(from), (to - from) << 12);
-        let done = match value {
-            0 => unmap(4, 7),
-            1 => unmap(0, 3),
-            2 => unmap(9, 16),
-            3 => unmap(0, 16),
-            4 => libc::madvise(page(5), 8192, libc::MADV_NOHUGEPAGE),
-            5 => libc::madvise(page(0), 8192, libc::MADV_RANDOM) + libc::madvise(page(8), 8192, libc::MADV_SEQUENTIAL),
-            6 => {
-                let done = libc::mprotect(page(4), 8192, libc::PROT_READ | libc::PROT_WRITE);
-                at.add(5 << 12).write(1);
-                done
-            }
-            7 => {
-                libc::madvise(page(4), 8192, libc::MADV_DONTFORK) + libc::madvise(page(7), 8192, libc::MADV_WIPEONFORK)
-            }
-            _ => return,
-        };
-        assert_eq!(done, 0, "{value}: {}", std::io::Error::last_os_error());
-        back(value + 1);
+    assert!(is_one_mapping(at, SIXTEEN));
+    let some = [0, 5, 15].map(|number| page(at, number));
+    let flags = some.map(|at| flags_of(at));
+    let value = snapshot(&SEALED).unwrap();
+    assert!(is_one_mapping(at, SIXTEEN), "{value}");
+    assert_eq!(some.map(|at| flags_of(at)), flags, "{value}");
+    if prot & libc::PROT_READ != 0 {
+        assert_eq!(some.map(|at| read(at)), [7; 3], "{value}");
     }
+    let unmap = |from, to: usize| unmap(page(at, from), (to - from) * PAGE);
+    let advise = |from, advice| advise(page(at, from), 2 * PAGE, advice);
+    match value {
+        0 => unmap(4, 7),
+        1 => unmap(0, 3),
+        2 => unmap(9, 16),
+        3 => unmap(0, 16),
+        4 => advise(5, libc::MADV_NOHUGEPAGE),
+        5 => {
+            advise(0, libc::MADV_RANDOM);
+            advise(8, libc::MADV_SEQUENTIAL);
+        }
+        6 => {
+            protect(page(at, 4), 2 * PAGE, BOTH);
+            write(page(at, 5), 1);
+        }
+        7 => {
+            advise(4, libc::MADV_DONTFORK);
+            advise(7, libc::MADV_WIPEONFORK);
+        }
+        _ => return,
+    }
+    back(value + 1);
 }
 
 #[test]
 fn a_mapping_of_which_a_part_went_is_one_mapping_again() {
-    const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
-    let filled = |flags| {
-        let at = sixteen_pages(flags);
-        // SAFETY: the pages just mapped.
-        unsafe { at.write_bytes(7, 16 << 12) };
-        at
-    };
-    in_children(|| becomes_one_again(filled(0), WRITABLE));
-    in_children(|| becomes_one_again(filled(libc::MAP_NORESERVE), WRITABLE));
+    in_children(|| becomes_one_again(filled(0), BOTH));
+    in_children(|| becomes_one_again(filled(libc::MAP_NORESERVE), BOTH));
     for (flags, prot) in [(0, libc::PROT_READ), (0, libc::PROT_NONE), (libc::MAP_NORESERVE, libc::PROT_READ)] {
         // Charged, and no longer writable.
         in_children(|| {
             let at = filled(flags);
-            // SAFETY: memory of the test's own.
-            unsafe { assert_eq!(libc::mprotect(at.cast(), 16 << 12, prot), 0) };
+            protect(at, SIXTEEN, prot);
             becomes_one_again(at, prot);
         });
     }
     // Never written, and so not charged.
     in_children(|| {
         let at = sixteen_pages(0);
-        // SAFETY: memory of the test's own.
-        unsafe { assert_eq!(libc::mprotect(at.cast(), 16 << 12, libc::PROT_NONE), 0) };
+        protect(at, SIXTEEN, libc::PROT_NONE);
         becomes_one_again(at, libc::PROT_NONE);
     });
     for advice in [libc::MADV_DONTFORK, libc::MADV_WIPEONFORK, libc::MADV_DONTDUMP, libc::MADV_RANDOM] {
         in_children(|| {
             let at = filled(0);
-            // SAFETY: advice for memory of the test's own.
-            unsafe { assert_eq!(libc::madvise(at.cast(), 16 << 12, advice), 0) };
-            becomes_one_again(at, WRITABLE);
+            advise(at, SIXTEEN, advice);
+            becomes_one_again(at, BOTH);
         });
     }
 }
@@ -701,37 +651,26 @@ fn a_mapping_of_which_a_part_went_is_one_mapping_again() {
 /// The kernel merges nothing with memory that was moved, or inherited.
 #[test]
 fn so_is_one_that_was_moved_or_inherited() {
-    const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
     in_children(|| {
-        let (from, to) = (sixteen_pages(0), sixteen_pages(0));
-        // SAFETY: mappings of the test's own, of which the second gives way.
-        unsafe {
-            from.write_bytes(7, 16 << 12);
-            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            let moved = libc::mremap(from.cast(), 16 << 12, 16 << 12, flags, to.cast::<libc::c_void>());
-            becomes_one_again(moved.cast(), WRITABLE);
-        }
+        let (from, to) = (filled(0), sixteen_pages(0));
+        move_over(from, SIXTEEN, to);
+        becomes_one_again(to, BOTH);
     });
     in_child!(by_each_way());
-    let at = sixteen_pages(0);
-    // SAFETY: the pages just mapped.
-    unsafe { at.write_bytes(7, 16 << 12) };
-    in_children(|| becomes_one_again(at, WRITABLE));
+    let at = filled(0);
+    in_children(|| becomes_one_again(at, BOTH));
 }
 
 #[test]
 fn memory_sealed_before_comes_back_though_the_snapshot_seals_nothing() {
     in_child!(by_each_way());
-    let big = patterned(8 << 20, 1);
-    flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap();
+    let big = sealed_pattern();
     let at = big.as_mut_ptr();
-    assert!(maps_line(at).contains("flashfork"));
     let value = snapshot(&COPIED).unwrap();
     assert!(!maps_line(at).contains("flashfork") && intact(big, 1), "{value}");
     if value < 2 {
         let len = [4 << 20, (8 << 20) - 4096][value as usize];
-        // SAFETY: memory of the test's own; what is unmapped comes back.
-        assert_eq!(unsafe { libc::munmap(at.byte_add(4096).cast(), len) }, 0);
+        unmap(at.wrapping_byte_add(PAGE), len);
         back(value + 1);
     }
 }
@@ -739,15 +678,14 @@ fn memory_sealed_before_comes_back_though_the_snapshot_seals_nothing() {
 #[test]
 fn a_sealed_page_of_which_a_part_is_kept_comes_back_when_it_is_unmapped() {
     in_child!(by_each_way());
-    let big = patterned(8 << 20, 1);
-    flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap();
+    let big = sealed_pattern();
     let at = big.as_mut_ptr();
     let keep = [Range::new(at as usize + (1 << 20) + 24, at as usize + (1 << 20) + 32)];
     let value = snapshot(&Options { keep: &keep, ..SEALED }).unwrap();
     assert!(maps_line(at).contains("flashfork"), "{value}");
     if value == 0 {
-        // SAFETY: memory of the test's own; what is unmapped comes back, but for what was kept.
-        assert_eq!(unsafe { libc::munmap(at.cast(), 4 << 20) }, 0);
+        // Comes back, but for what was kept.
+        unmap(at, 4 << 20);
         back(1);
     }
     let kept = (1 << 17) + 3;
@@ -759,21 +697,15 @@ fn a_sealed_page_of_which_a_part_is_kept_comes_back_when_it_is_unmapped() {
 fn a_seal_leaves_the_memory_of_the_snapshot_alone() {
     in_child!(by_each_way());
     let big = patterned(8 << 20, 1);
-    let own = || -> Vec<String> {
-        let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        maps.lines().map(str::to_string).collect()
-    };
-    let before = own();
+    let is_one = |all: &[Mapping], line: &str| all.iter().any(|mapping| mapping.line == line);
+    let before = mappings();
     assert_eq!(snapshot(&SEALED), Ok(0));
     // The largest of the mappings that have come.
-    let len = |line: &String| {
-        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
-        usize::from_str_radix(end, 16).unwrap() - usize::from_str_radix(start, 16).unwrap()
-    };
-    let table = own().into_iter().filter(|line| !before.contains(line) && !line.contains("memfd")).max_by_key(len);
-    let table = table.expect("the snapshot has memory of its own");
-    assert!(len(&table) > 4 << 20, "{table}");
+    let come = mappings().into_iter().filter(|new| !is_one(&before, &new.line) && !new.name.contains("memfd"));
+    let Mapping { range, line: table, .. } =
+        come.max_by_key(|new| new.range.len()).expect("the snapshot has memory of its own");
+    assert!(range.len() > 4 << 20, "{table}");
     flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap();
-    assert!(own().contains(&table), "{table}");
+    assert!(is_one(&mappings(), &table), "{table}");
     assert!(intact(big, 1));
 }

@@ -4,19 +4,22 @@
 #[macro_use]
 #[path = "common/child.rs"]
 mod child;
+#[path = "common/maps.rs"]
+mod maps;
 #[path = "common/memory.rs"]
 mod memory;
 #[path = "common/other.rs"]
 mod other;
 use child::{Child, in_child, wait};
 use flashfork_core::snapshot::{Options, Way, calls_tell_of_mappings, go_back_by, restore, snapshot};
-use memory::{anonymous, map};
+use maps::{mapping, mappings};
+use memory::{
+    ANONYMOUS, BOTH, PAGE, advise, anonymous, are, counter, cut, map, move_break, page, protect, read, set, unmap,
+    write,
+};
 use other::Other;
-use std::fs;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{fs, sync::atomic::Ordering::SeqCst};
 
-const PAGE: usize = 4096;
-const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
 /// Rounds before what a test is about, so that what is written each time is known.
 const QUIET: u64 = 8;
 
@@ -26,30 +29,24 @@ fn pages(count: usize) -> *mut u8 {
 
 /// A file of some pages without a name.
 fn file(pages: usize) -> i32 {
-    // SAFETY: plain calls.
-    unsafe {
-        let file = libc::memfd_create(c"quiet".as_ptr(), 0);
-        assert_eq!(libc::ftruncate(file, (pages * PAGE) as i64), 0);
-        file
-    }
+    memory::file(c"quiet", pages * PAGE)
+}
+
+/// Has a file of four pages lose its end for a moment, from this page on.
+fn lose_end(file: i32, from: usize) {
+    cut(file, from * PAGE);
+    cut(file, 4 * PAGE);
 }
 
 /// Fills memory with what its address says.
 fn fill(at: *mut u8, pages: usize) {
-    for page in 0..pages {
-        // SAFETY: the caller's memory, of so many pages.
-        unsafe { at.add(page * PAGE).write_bytes(page as u8 + 1, PAGE) };
-    }
+    (0..pages).for_each(|number| set(page(at, number), number as u8 + 1, PAGE));
 }
 
-/// The pages that are not as they were filled. Reads all of them.
-fn changed(at: *mut u8, pages: usize) -> Vec<usize> {
-    let is_other = |page: &usize| {
-        // SAFETY: the caller's memory, of so many pages.
-        let page_at = unsafe { std::slice::from_raw_parts(at.add(page * PAGE), PAGE) };
-        page_at.iter().any(|byte| *byte != *page as u8 + 1)
-    };
-    (0..pages).filter(is_other).collect()
+/// That all pages are as they were filled. Reads all of them.
+fn assert_filled(at: *mut u8, pages: usize, round: u64) {
+    let changed: Vec<usize> = (0..pages).filter(|number| !are(page(at, *number), *number as u8 + 1, PAGE)).collect();
+    assert_eq!(changed, [0; 0], "round {round}");
 }
 
 /// Takes a snapshot and goes back to it, after quiet rounds and then one for each of `special`. In all of them `hot` is
@@ -60,18 +57,13 @@ fn rounds(hot: *mut u8, special: &[&dyn Fn()], check: &dyn Fn(u64)) {
 
 /// The same after so many quiet rounds.
 fn rounds_after(quiet: u64, hot: *mut u8, special: &[&dyn Fn()], check: &dyn Fn(u64)) {
-    let turn: &AtomicU64 = {
-        let at = map(PAGE, BOTH, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1);
-        // SAFETY: mapped for good, of zeros, which are valid.
-        unsafe { &*at.cast() }
-    };
+    let turn = counter();
     go_back_by(Some(Way::Copy));
     let value = snapshot(&Options { seal: true, close_new: true, ..Options::default() }).expect("a snapshot");
     assert_eq!(value, turn.load(SeqCst));
     assert!(calls_tell_of_mappings(), "by a call that is not seen nothing of this is tried");
     check(value);
-    // SAFETY: the caller's memory.
-    unsafe { hot.write_volatile(99) };
+    write(hot, 99);
     let index = value.checked_sub(quiet).map(|index| index as usize);
     match index {
         Some(index) if index == special.len() => return,
@@ -85,42 +77,41 @@ fn rounds_after(quiet: u64, hot: *mut u8, special: &[&dyn Fn()], check: &dyn Fn(
 /// The same where `memory` is to be what it was filled with.
 fn filled(memory: *mut u8, count: usize, special: &[&dyn Fn()]) {
     fill(memory, count);
-    rounds(memory, special, &|round| assert_eq!(changed(memory, count), [0; 0], "round {round}"));
+    rounds(memory, special, &|round| assert_filled(memory, count, round));
 }
 
 const NOTHING: &dyn Fn() = &|| {};
 
+/// More than the kernel puts off for a processor, or it would not free any yet.
+const FREED: usize = 64;
+
+fn free(memory: *mut u8) {
+    advise(memory, FREED * PAGE, libc::MADV_FREE);
+}
+
+fn page_out(other: &Other, memory: *mut u8) {
+    (0..FREED).for_each(|number| other.page_out(page(memory, number)));
+}
+
 #[test]
 fn what_is_freed_for_later_goes_back_when_that_comes() {
     in_child!();
-    // More than the kernel puts off for a processor, or it would not free any yet.
-    const FREED: usize = 64;
     let (memory, other) = (pages(2 * FREED), Other::beside_this());
-    // SAFETY: the test's own memory.
-    let free = || assert_eq!(unsafe { libc::madvise(memory.cast(), FREED * PAGE, libc::MADV_FREE) }, 0);
-    // SAFETY: inside.
-    let page_out = || (0..FREED).for_each(|page| other.page_out(unsafe { memory.add(page * PAGE) }));
-    filled(memory, 2 * FREED, &[&free, NOTHING, &page_out, NOTHING]);
+    filled(memory, 2 * FREED, &[&|| free(memory), NOTHING, &|| page_out(&other, memory), NOTHING]);
 }
 
 #[test]
 fn what_was_unmapped_is_there_again() {
     in_child!();
     let memory = pages(16);
-    // SAFETY: inside, and the test's own.
-    let unmap = || assert_eq!(unsafe { libc::munmap(memory.add(9 * PAGE).cast(), PAGE) }, 0);
-    filled(memory, 16, &[&unmap, NOTHING]);
+    filled(memory, 16, &[&|| unmap(page(memory, 9), PAGE), NOTHING]);
 }
 
 #[test]
 fn what_was_given_up_and_not_touched_since_goes_back() {
     in_child!();
     let memory = pages(16);
-    // SAFETY: inside, and the test's own.
-    let discard = || unsafe {
-        assert_eq!(libc::madvise(memory.add(7 * PAGE).cast(), PAGE, libc::MADV_DONTNEED), 0);
-    };
-    filled(memory, 16, &[&discard, NOTHING]);
+    filled(memory, 16, &[&|| advise(page(memory, 7), PAGE, libc::MADV_DONTNEED), NOTHING]);
 }
 
 #[test]
@@ -129,15 +120,9 @@ fn pages_that_went_with_the_end_of_their_file_go_back() {
         in_child(|| {
             let file = file(4);
             let memory = map(4 * PAGE, BOTH, libc::MAP_PRIVATE, file);
-            // SAFETY: a descriptor of the test's own.
-            let truncate = || unsafe {
-                assert_eq!(libc::ftruncate(file, (cut * PAGE) as i64), 0);
-                assert_eq!(libc::ftruncate(file, (4 * PAGE) as i64), 0);
-            };
             fill(memory, 4);
-            // SAFETY: inside.
-            let hot = unsafe { memory.add(hot * PAGE) };
-            rounds(hot, &[&truncate, NOTHING], &|round| assert_eq!(changed(memory, 4), [0; 0], "round {round}"));
+            let special: [&dyn Fn(); 2] = [&|| lose_end(file, cut), NOTHING];
+            rounds(page(memory, hot), &special, &|round| assert_filled(memory, 4, round));
         });
     }
 }
@@ -149,59 +134,43 @@ fn a_page_that_went_with_its_file_goes_back_though_another_came() {
     let file = file(4);
     let memory = map(4 * PAGE, BOTH, libc::MAP_PRIVATE, file);
     fill(memory, 4);
-    // SAFETY: a descriptor and memory of the test's own.
-    let swap = || unsafe {
-        assert_eq!(libc::ftruncate(file, 3 * PAGE as i64), 0);
-        assert_eq!(libc::ftruncate(file, 4 * PAGE as i64), 0);
-        memory.write_volatile(99);
+    let swap = || {
+        lose_end(file, 3);
+        write(memory, 99);
     };
-    // SAFETY: inside.
-    let hot = unsafe { memory.add(3 * PAGE) };
     // By the next round it is known which pages are written again and again.
-    rounds(hot, &[NOTHING, &swap, NOTHING], &|round| assert_eq!(changed(memory, 4), [0; 0], "round {round}"));
+    rounds(page(memory, 3), &[NOTHING, &swap, NOTHING], &|round| assert_filled(memory, 4, round));
 }
 
 #[test]
 fn a_break_that_was_lower_for_a_moment_takes_nothing() {
     for pages in [16, 4] {
         in_child(|| {
-            let memory = end_of_heap(16);
             let lower = || lower_break(pages);
-            filled(memory, 16, &[&lower, NOTHING, &lower, NOTHING]);
+            filled(end_of_heap(16), 16, &[&lower, NOTHING, &lower, NOTHING]);
         });
     }
 }
 
 /// The protection of a page, as maps has it; empty where nothing is mapped.
 fn protection(at: *mut u8) -> String {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let holds = |line: &&str| {
-        let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
-        let parse = |s| usize::from_str_radix(s, 16).unwrap();
-        (parse(start)..parse(end)).contains(&(at as usize))
-    };
-    maps.lines().find(holds).map(|line| line.split(' ').nth(1).unwrap().to_owned()).unwrap_or_default()
+    mapping(at).map(|mapping| mapping.prot).unwrap_or_default()
 }
 
 /// Pages at the end of the heap, which nobody else moves from now on.
 fn end_of_heap(count: usize) -> *mut u8 {
-    // SAFETY: sets a number; and the memory that comes with the break is the test's own.
-    unsafe {
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 30);
-        drop(std::hint::black_box(vec![1u8; 100_000]));
-        let now = libc::sbrk(0) as usize;
-        libc::sbrk((now.next_multiple_of(PAGE) - now) as isize);
-        libc::sbrk((count * PAGE) as isize).cast::<u8>()
-    }
+    // SAFETY: sets a number.
+    unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 30) };
+    drop(std::hint::black_box(vec![1u8; 100_000]));
+    let now = move_break(0) as usize;
+    move_break((now.next_multiple_of(PAGE) - now) as isize);
+    move_break((count * PAGE) as isize)
 }
 
 /// Lowers the break and raises it again.
 fn lower_break(pages: usize) {
-    // SAFETY: of what is given up nothing is needed, but what a restore brings back.
-    unsafe {
-        libc::sbrk(-((pages * PAGE) as isize));
-        libc::sbrk((pages * PAGE) as isize);
-    }
+    move_break(-((pages * PAGE) as isize));
+    move_break((pages * PAGE) as isize);
 }
 
 #[test]
@@ -209,12 +178,10 @@ fn what_the_end_of_the_heap_was_protected_for_it_is_again() {
     in_child!();
     let memory = end_of_heap(16);
     fill(memory, 15);
-    // SAFETY: inside.
-    let last = unsafe { memory.add(15 * PAGE) };
-    // SAFETY: memory of the test's own.
-    assert_eq!(unsafe { libc::mprotect(last.cast(), PAGE, libc::PROT_READ) }, 0);
+    let last = page(memory, 15);
+    protect(last, PAGE, libc::PROT_READ);
     rounds(memory, &[&|| lower_break(1), NOTHING], &|round| {
-        assert_eq!(changed(memory, 15), [0; 0], "round {round}");
+        assert_filled(memory, 15, round);
         assert_eq!(protection(last), "r--p", "round {round}");
     });
 }
@@ -224,55 +191,44 @@ fn a_break_that_was_lower_takes_nothing_before_a_hole() {
     in_child!();
     let memory = end_of_heap(16);
     fill(memory, 16);
-    // SAFETY: inside, and the test's own.
-    let make_hole = || assert_eq!(unsafe { libc::munmap(memory.add(15 * PAGE).cast(), PAGE) }, 0);
+    let make_hole = || unmap(page(memory, 15), PAGE);
     make_hole();
     let lower = || {
         lower_break(2);
         make_hole();
     };
-    rounds(memory, &[&lower, NOTHING], &|round| assert_eq!(changed(memory, 15), [0; 0], "round {round}"));
+    rounds(memory, &[&lower, NOTHING], &|round| assert_filled(memory, 15, round));
 }
 
 #[test]
 fn what_was_unmapped_while_the_stack_grew_around_a_hole_is_there_again() {
     in_child!();
     let memory = pages(16);
+    // The stack grows by three pages below it, which are dead memory.
     let swap = || {
         let start = start_of_stack();
-        // SAFETY: pages of the test's own; the stack grows by three pages below it, which are dead memory.
-        unsafe {
-            ((start - 3 * PAGE) as *mut u8).write_volatile(1);
-            assert_eq!(libc::munmap((start - PAGE) as *mut libc::c_void, PAGE), 0);
-            assert_eq!(libc::munmap(memory.add(9 * PAGE).cast(), 2 * PAGE), 0);
-        }
+        write(start.wrapping_sub(3 * PAGE), 1);
+        unmap(start.wrapping_sub(PAGE), PAGE);
+        unmap(page(memory, 9), 2 * PAGE);
     };
     fill(memory, 16);
     rounds(memory, &[&swap, NOTHING], &|round| {
-        // SAFETY: inside.
-        assert_eq!(protection(unsafe { memory.add(9 * PAGE) }), "rw-p", "round {round}");
-        assert_eq!(changed(memory, 16), [0; 0], "round {round}");
+        assert_eq!(protection(page(memory, 9)), "rw-p", "round {round}");
+        assert_filled(memory, 16, round);
     });
 }
 
-fn start_of_stack() -> usize {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let stack = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
-    usize::from_str_radix(stack.split_once('-').unwrap().0, 16).unwrap()
+fn start_of_stack() -> *mut u8 {
+    mappings().iter().find(|mapping| mapping.name == "[stack]").unwrap().range.start as *mut u8
 }
 
 #[test]
 fn what_was_freed_for_later_before_the_snapshot_goes_back_when_that_comes() {
     in_child!();
-    const FREED: usize = 64;
     let (memory, hot, other) = (pages(2 * FREED), pages(1), Other::beside_this());
     fill(memory, 2 * FREED);
-    // SAFETY: the test's own memory.
-    assert_eq!(unsafe { libc::madvise(memory.cast(), FREED * PAGE, libc::MADV_FREE) }, 0);
-    // SAFETY: inside.
-    let page_out = || (0..FREED).for_each(|page| other.page_out(unsafe { memory.add(page * PAGE) }));
-    let check = |round| assert_eq!(changed(memory, 2 * FREED), [0; 0], "round {round}");
-    rounds(hot, &[&page_out, NOTHING], &check);
+    free(memory);
+    rounds(hot, &[&|| page_out(&other, memory), NOTHING], &|round| assert_filled(memory, 2 * FREED, round));
 }
 
 #[test]
@@ -281,19 +237,16 @@ fn a_page_written_for_the_first_time_that_goes_with_its_file_goes_back() {
     let file = file(4);
     let (memory, hot) = (map(4 * PAGE, BOTH, libc::MAP_PRIVATE, file), pages(1));
     fill(memory, 4);
-    // SAFETY: a descriptor and memory of the test's own.
-    let cut = || unsafe {
-        memory.add(3 * PAGE).write_volatile(99);
-        assert_eq!(libc::ftruncate(file, 3 * PAGE as i64), 0);
-        assert_eq!(libc::ftruncate(file, 4 * PAGE as i64), 0);
+    let cut = || {
+        write(page(memory, 3), 99);
+        lose_end(file, 3);
     };
-    // SAFETY: as above.
-    let cut_and_read = || unsafe {
+    let cut_and_read = || {
         cut();
-        memory.add(3 * PAGE).read_volatile();
+        read(page(memory, 3));
     };
     let every: [&dyn Fn(); 8] = [&cut, &cut, &cut, NOTHING, &cut_and_read, &cut_and_read, NOTHING, NOTHING];
-    rounds(hot, &every, &|round| assert_eq!(changed(memory, 4), [0; 0], "round {round}"));
+    rounds(hot, &every, &|round| assert_filled(memory, 4, round));
 }
 
 /// It knows nothing of the watch, and ends all there are: its parent's is none of its business.
@@ -304,22 +257,20 @@ fn a_child_of_a_call_that_nobody_sees_ends_no_watch_of_its_parent_s() {
             let memory = end_of_heap(16);
             fill(memory, 15);
             if hole {
-                // SAFETY: the test's own.
-                assert_eq!(unsafe { libc::munmap(memory.add(15 * PAGE).cast(), PAGE) }, 0);
+                unmap(page(memory, 15), PAGE);
             }
-            // SAFETY: the child takes a snapshot and ends.
-            let act = || unsafe {
-                let child = libc::syscall(libc::SYS_fork) as i32;
+            let act = || {
+                // SAFETY: the child takes a snapshot and ends.
+                let child = unsafe { libc::syscall(libc::SYS_fork) } as i32;
                 if child == 0 {
-                    libc::_exit(snapshot(&Options::default()).is_err().into());
+                    // SAFETY: ends the child.
+                    unsafe { libc::_exit(snapshot(&Options::default()).is_err().into()) };
                 }
                 assert_eq!(wait(child), 0);
-                memory.add(PAGE).write_volatile(33);
+                write(page(memory, 1), 33);
             };
-            // SAFETY: inside.
-            let write = || unsafe { memory.add(2 * PAGE).write_volatile(33) };
-            let check = |round| assert_eq!(changed(memory, 15), [0; 0], "round {round}");
-            rounds(memory, &[&act, &write, &write, NOTHING], &check);
+            let write = || write(page(memory, 2), 33);
+            rounds(memory, &[&act, &write, &write, NOTHING], &|round| assert_filled(memory, 15, round));
         });
     }
 }
@@ -329,8 +280,8 @@ fn a_child_of_a_call_that_nobody_sees_ends_no_watch_of_its_parent_s() {
 fn code_that_is_written_while_the_program_runs_tells_of_no_mappings() {
     const CODE: i32 = libc::PROT_READ | libc::PROT_EXEC;
     let makers: [&dyn Fn() -> *mut u8; 4] = [
-        &|| map(PAGE, libc::PROT_EXEC, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
-        &|| map(PAGE, CODE | BOTH, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+        &|| map(PAGE, libc::PROT_EXEC, ANONYMOUS, -1),
+        &|| map(PAGE, CODE | BOTH, ANONYMOUS, -1),
         &|| map(PAGE, CODE | BOTH, libc::MAP_PRIVATE, file(1)),
         &|| map(PAGE, CODE, libc::MAP_SHARED, file(1)),
     ];
@@ -347,13 +298,11 @@ fn code_that_is_written_while_the_program_runs_tells_of_no_mappings() {
 fn what_was_unmapped_while_the_stack_grew_is_there_again() {
     in_child!();
     let memory = pages(16);
+    // The stack grows by the page below it, which is dead memory.
     let swap = || {
         let start = start_of_stack();
-        // SAFETY: a page of the test's own; the stack grows by the page below it, which is dead memory.
-        unsafe {
-            assert_eq!(libc::munmap(memory.add(9 * PAGE).cast(), PAGE), 0);
-            ((start - 1) as *mut u8).write_volatile(1);
-        }
+        unmap(page(memory, 9), PAGE);
+        write(start.wrapping_sub(1), 1);
     };
     filled(memory, 16, &[&swap, NOTHING]);
 }
@@ -362,8 +311,7 @@ fn what_was_unmapped_while_the_stack_grew_is_there_again() {
 fn what_others_write_goes_back() {
     in_child!();
     let (memory, other) = (pages(16), Other::beside_this());
-    // SAFETY: inside.
-    let write = || other.write(unsafe { memory.add(3 * PAGE + 77) });
+    let write = || other.write(page(memory, 3).wrapping_add(77));
     filled(memory, 16, &[&write, NOTHING, &write, NOTHING]);
 }
 
@@ -382,27 +330,50 @@ fn what_the_program_writes_to_its_code_by_its_own_means_goes_back() {
         // Where the kernel forbids that there is nothing to see.
         let _ = own.write_at(&[99], code as u64 + 2 * PAGE as u64);
     };
-    rounds(hot, &[&poke, NOTHING], &|round| assert_eq!(changed(code, 4), [0; 0], "round {round}"));
+    rounds(hot, &[&poke, NOTHING], &|round| assert_filled(code, 4, round));
+}
+
+/// Puts something else in the place of those of the engine's descriptors that lead to such a file.
+fn replace_engines(wanted: &str, by: impl Fn() -> i32) {
+    for entry in fs::read_dir("/proc/self/fd").unwrap().flatten() {
+        let Ok(leads_to) = fs::read_link(entry.path()) else { continue };
+        let number: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
+        if leads_to.to_str().unwrap().ends_with(wanted) && number > 100 {
+            // SAFETY: the engine takes that into account.
+            assert_eq!(unsafe { libc::dup2(by(), number) }, number);
+        }
+    }
 }
 
 #[test]
 fn descriptors_of_the_engine_s_may_be_replaced() {
     for wanted in ["pagemap", "statm", "fd", "[userfaultfd]"] {
         in_child(|| {
-            let memory = pages(16);
-            let replace = || {
-                for entry in fs::read_dir("/proc/self/fd").unwrap().flatten() {
-                    let Ok(leads_to) = fs::read_link(entry.path()) else { continue };
-                    let number: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
-                    if leads_to.to_str().unwrap().ends_with(wanted) && number > 100 {
-                        // SAFETY: the engine takes that into account.
-                        assert_eq!(unsafe { libc::dup2(0, number) }, number);
-                    }
-                }
-            };
-            filled(memory, 16, &[&replace, NOTHING, NOTHING, &replace, NOTHING]);
+            let replace = || replace_engines(wanted, || 0);
+            filled(pages(16), 16, &[&replace, NOTHING, NOTHING, &replace, NOTHING]);
         });
     }
+}
+
+/// By its file it is the same one.
+#[test]
+fn a_page_map_that_can_not_be_read_any_more_is_opened_again() {
+    in_child!();
+    // SAFETY: a name that ends.
+    let path = || unsafe { libc::open(c"/proc/self/pagemap".as_ptr(), libc::O_PATH) };
+    filled(pages(16), 16, &[&|| replace_engines("pagemap", path), NOTHING, NOTHING]);
+}
+
+/// That none of the numbers is taken any more from which the tests duplicate.
+fn assert_closed(round: u64) {
+    // SAFETY: asks, no more.
+    let open = (100..200).filter(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0).count();
+    assert_eq!(open, 0, "round {round}");
+}
+
+fn open_another() {
+    // SAFETY: a descriptor of the test's own.
+    assert!(unsafe { libc::fcntl(1, libc::F_DUPFD, 100) } >= 100);
 }
 
 /// The engine's own get the numbers of what was closed.
@@ -414,56 +385,23 @@ fn descriptors_that_were_opened_are_closed_though_the_engine_has_old_numbers() {
     let old = [(); 2].map(|()| unsafe { libc::fcntl(1, libc::F_DUPFD, 256) });
     // SAFETY: as above.
     let close = || old.iter().for_each(|fd| assert_eq!(unsafe { libc::close(*fd) }, 0));
-    // SAFETY: as above.
-    let open = || assert!(unsafe { libc::fcntl(1, libc::F_DUPFD, 100) } >= 100);
     let twice = || {
-        open();
-        open();
+        open_another();
+        open_another();
     };
-    let check = |round| {
-        // SAFETY: asks, no more.
-        let open = (100..200).filter(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0).count();
-        assert_eq!(open, 0, "round {round}");
-    };
-    rounds_after(0, memory, &[&close, NOTHING, NOTHING, &open, &open, &twice, &open], &check);
-}
-
-/// By its file it is the same one.
-#[test]
-fn a_page_map_that_can_not_be_read_any_more_is_opened_again() {
-    in_child!();
-    let memory = pages(16);
-    let replace = || {
-        for entry in fs::read_dir("/proc/self/fd").unwrap().flatten() {
-            let Ok(leads_to) = fs::read_link(entry.path()) else { continue };
-            let number: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
-            if leads_to.to_str().unwrap().ends_with("pagemap") && number > 100 {
-                // SAFETY: the engine takes that into account.
-                unsafe {
-                    let path = libc::open(c"/proc/self/pagemap".as_ptr(), libc::O_PATH);
-                    assert_eq!(libc::dup2(path, number), number);
-                    libc::close(path);
-                }
-            }
-        }
-    };
-    filled(memory, 16, &[&replace, NOTHING, NOTHING]);
+    let all: [&dyn Fn(); 7] = [&close, NOTHING, NOTHING, &open_another, &open_another, &twice, &open_another];
+    rounds_after(0, memory, &all, &assert_closed);
 }
 
 #[test]
 fn descriptors_that_were_opened_are_closed_though_one_was_closed() {
     in_child!();
-    let memory = pages(1);
-    // SAFETY: descriptors of the test's own.
+    // SAFETY: a descriptor of the test's own.
     let old = unsafe { libc::dup(1) };
-    // SAFETY: as above.
-    let new = || unsafe {
-        libc::close(old);
-        assert!(libc::fcntl(1, libc::F_DUPFD, 100) >= 100);
+    let new = || {
+        // SAFETY: as above.
+        unsafe { libc::close(old) };
+        open_another();
     };
-    rounds(memory, &[&new, NOTHING], &|round| {
-        // SAFETY: asks, no more.
-        let open = (100..200).filter(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0).count();
-        assert_eq!(open, 0, "round {round}");
-    });
+    rounds(pages(1), &[&new, NOTHING], &assert_closed);
 }

@@ -3,6 +3,9 @@
 
 #[macro_use]
 mod common;
+use common::memory::{
+    ANONYMOUS, BOTH, PAGE, advise, advised, are, file, map_over, move_break, page, read, set, unmap, write,
+};
 use common::{back, by_each_way, in_children, intact, patterned, wait};
 use flashfork_core::snapshot::{Error, Options, Step, restore, snapshot};
 use flashfork_core::{Range, never_seal::Reason};
@@ -11,28 +14,20 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 const SEALED: Options = Options { seal: true, keep: &[], descriptors: &[], close_new: false };
-const WRITABLE: c_int = libc::PROT_READ | libc::PROT_WRITE;
-const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 const HUGE: usize = 2 << 20;
 
 /// The turn of whoever has no other place for it; it goes back, too.
 static TURN: AtomicU64 = AtomicU64::new(0);
 
 fn map(len: usize, flags: c_int) -> *mut u8 {
-    // SAFETY: a fresh mapping, never unmapped but by who asked for it.
-    let at = unsafe { libc::mmap(null_mut(), len, WRITABLE, ANONYMOUS | flags, -1, 0) };
-    assert_ne!(at, libc::MAP_FAILED);
-    at.cast()
+    common::memory::map(len, BOTH, ANONYMOUS | flags, -1)
 }
 
 /// An address with nothing mapped around it, 32 MB in both directions.
 fn lonely() -> *mut u8 {
     let at = map(64 << 20, libc::MAP_NORESERVE);
-    // SAFETY: the mapping just made.
-    unsafe {
-        assert_eq!(libc::munmap(at.cast(), 64 << 20), 0);
-        at.add(32 << 20)
-    }
+    unmap(at, 64 << 20);
+    at.wrapping_add(32 << 20)
 }
 
 /// Has SIGUSR1 handled, on a stack of its own of this length if that is not 0.
@@ -89,8 +84,8 @@ fn a_snapshot_of_a_handler_returns_from_it_again() {
             assert!(intact(big, 1), "{turn}");
             if turn < 5 {
                 big.fill(turn);
-                // SAFETY: the stack of a handler that has returned.
-                unsafe { at.write_bytes(3, stack) };
+                // The stack of a handler that has returned.
+                set(at, 3, stack);
                 back(turn + 1);
             }
         });
@@ -102,8 +97,7 @@ fn a_snapshot_that_is_refused_leaves_the_one_there_is() {
     in_child!(by_each_way());
     let big = patterned(8 << 20, 1);
     // A page behind the end of its file can't be copied, which is found out late.
-    // SAFETY: a fresh mapping.
-    let page = unsafe { libc::mmap(null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, empty_file(), 0) } as usize;
+    let page = common::memory::map(PAGE, libc::PROT_READ, libc::MAP_PRIVATE, file(c"empty", 0)) as usize;
     let turn = snapshot(&SEALED).unwrap();
     assert!(intact(big, 1), "{turn}");
     if turn < 2 {
@@ -114,11 +108,6 @@ fn a_snapshot_that_is_refused_leaves_the_one_there_is() {
         big.fill(1);
         back(turn + 1);
     }
-}
-
-fn empty_file() -> c_int {
-    // SAFETY: a plain call.
-    unsafe { libc::memfd_create(c"empty".as_ptr(), 0) }
 }
 
 /// A child of vfork(2), and one that runs on beside its parent.
@@ -169,28 +158,24 @@ fn another_process_in_the_same_memory_is_no_place_for_either() {
 fn a_mapping_that_has_grown_down_may_do_so_again() {
     in_child!(by_each_way());
     const LEN: usize = 64 << 10;
-    // SAFETY: addresses where nothing is, which are the test's own from here on.
-    unsafe {
-        let at = lonely();
-        let flags = ANONYMOUS | libc::MAP_FIXED | libc::MAP_GROWSDOWN;
-        assert_eq!(libc::mmap(at.cast(), LEN, WRITABLE, flags, -1, 0), at.cast());
-        at.write_bytes(5, LEN);
-        let turn = snapshot(&SEALED).unwrap();
-        assert!(std::slice::from_raw_parts(at, LEN).iter().all(|byte| *byte == 5), "{turn}");
-        if turn == 3 {
-            // What grows down can't be made again.
-            assert_eq!(libc::munmap(at.cast(), 4096), 0);
-            let gone = Range::new(at as usize, at as usize + 4096);
-            assert_eq!(restore(4), Error::Changed(gone));
-            return;
-        }
-        for page in 1..20 {
-            assert_eq!(at.sub(page << 12).read(), 0, "{turn}");
-            at.sub(page << 12).write(9);
-        }
-        at.write_bytes(6, LEN);
-        back(turn + 1);
+    let at = lonely();
+    map_over(at, LEN, BOTH, ANONYMOUS | libc::MAP_GROWSDOWN, -1);
+    set(at, 5, LEN);
+    let turn = snapshot(&SEALED).unwrap();
+    assert!(are(at, 5, LEN), "{turn}");
+    if turn == 3 {
+        // What grows down can't be made again.
+        unmap(at, PAGE);
+        assert_eq!(restore(4), Error::Changed(Range::new(at as usize, at as usize + PAGE)));
+        return;
     }
+    for number in 1..20 {
+        let below = at.wrapping_sub(number * PAGE);
+        assert_eq!(read(below), 0, "{turn}");
+        write(below, 9);
+    }
+    set(at, 6, LEN);
+    back(turn + 1);
 }
 
 /// Recursion with a page in each frame; `end` is called in the last, and all of them are what they were afterwards.
@@ -222,26 +207,25 @@ fn a_restore_that_limits_leave_no_room_for_is_refused() {
     for (resource, hard) in [(libc::RLIMIT_AS, true), (libc::RLIMIT_DATA, true), (libc::RLIMIT_AS, false)] {
         in_children(|| {
             let (big, small) = (patterned(8 << 20, 1), patterned(64 << 10, 2));
-            // SAFETY: what is unmapped, or below the break, is used again when it is back.
-            unsafe {
-                let heap = libc::sbrk(6 << 20).cast::<u8>();
-                heap.write_bytes(7, 6 << 20);
-                let turn = snapshot(&SEALED).unwrap();
-                assert!(intact(big, 1) && intact(small, 2), "{turn}");
-                assert!(std::slice::from_raw_parts(heap, 6 << 20).iter().all(|byte| *byte == 7), "{turn}");
-                let mut limit = std::mem::zeroed::<libc::rlimit>();
-                libc::getrlimit(resource, &raw mut limit);
-                if turn == 1 {
-                    assert!(!hard && limit.rlim_cur == 1 << 20, "a soft limit is lifted for the time being");
-                    return;
-                }
-                libc::munmap(big.as_mut_ptr().cast(), 8 << 20);
-                libc::munmap(small.as_mut_ptr().cast(), 64 << 10);
-                libc::sbrk(-(5 << 20));
-                limit.rlim_cur = 1 << 20;
-                limit.rlim_max = if hard { 1 << 20 } else { limit.rlim_max };
-                assert_eq!(libc::setrlimit(resource, &raw const limit), 0);
+            let heap = move_break(6 << 20);
+            set(heap, 7, 6 << 20);
+            let turn = snapshot(&SEALED).unwrap();
+            assert!(intact(big, 1) && intact(small, 2), "{turn}");
+            assert!(are(heap, 7, 6 << 20), "{turn}");
+            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: a local.
+            unsafe { libc::getrlimit(resource, &raw mut limit) };
+            if turn == 1 {
+                assert!(!hard && limit.rlim_cur == 1 << 20, "a soft limit is lifted for the time being");
+                return;
             }
+            unmap(big.as_ptr(), 8 << 20);
+            unmap(small.as_ptr(), 64 << 10);
+            move_break(-(5 << 20));
+            limit.rlim_cur = 1 << 20;
+            limit.rlim_max = if hard { 1 << 20 } else { limit.rlim_max };
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::setrlimit(resource, &raw const limit) }, 0);
             let refused = restore(1);
             assert!(hard && matches!(refused, Error::System(Step::Limits, _)), "{refused:?}");
         });
@@ -251,23 +235,19 @@ fn a_restore_that_limits_leave_no_room_for_is_refused() {
 #[test]
 fn what_lies_in_the_grown_heap_goes() {
     in_child!(by_each_way());
-    // SAFETY: memory above the break, which only this test uses.
-    unsafe {
-        let end = libc::sbrk(0);
-        let turn = snapshot(&SEALED).unwrap();
-        assert_eq!(libc::sbrk(0), end, "{turn}");
-        if turn == 2 {
-            return;
-        }
-        libc::sbrk(6 << 20);
-        let page = ((end as usize + HUGE) & !4095) as *mut libc::c_void;
-        let mapped = match turn {
-            0 => libc::mmap(page, 8192, libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_FIXED, empty_file(), 0),
-            _ => libc::mmap(page, 8192, libc::PROT_NONE, ANONYMOUS | libc::MAP_FIXED, -1, 0),
-        };
-        assert_eq!(mapped, page);
-        back(turn + 1);
+    let end = move_break(0);
+    let turn = snapshot(&SEALED).unwrap();
+    assert_eq!(move_break(0), end, "{turn}");
+    if turn == 2 {
+        return;
     }
+    move_break(6 << 20);
+    let above = ((end as usize + HUGE) & !(PAGE - 1)) as *mut u8;
+    match turn {
+        0 => map_over(above, 2 * PAGE, libc::PROT_READ, libc::MAP_PRIVATE, file(c"empty", 0)),
+        _ => map_over(above, 2 * PAGE, libc::PROT_NONE, ANONYMOUS, -1),
+    }
+    back(turn + 1);
 }
 
 #[test]
@@ -357,8 +337,8 @@ fn a_userfaultfd_that_came_since_is_refused() {
         assert_eq!(libc::ioctl(fd, API, &raw mut api), 0);
         let mut register = [at as u64, len as u64, 1, 0];
         assert_eq!(libc::ioctl(fd, REGISTER, &raw mut register), 0);
-        assert_eq!(libc::madvise(at.cast(), len, libc::MADV_DONTNEED), 0);
     }
+    advise(at, len, libc::MADV_DONTNEED);
     assert_eq!(restore(1), Error::Refused(Reason::Userfaultfd));
 }
 
@@ -367,25 +347,22 @@ fn a_userfaultfd_that_came_since_is_refused() {
 fn huge_pages_over_a_part_of_what_was_there_go_as_a_whole() {
     const LEN: usize = 64 << 10;
     in_child!(by_each_way());
-    // SAFETY: addresses where nothing is, which are the test's own from here on.
-    unsafe {
-        let block = (lonely() as usize).next_multiple_of(HUGE) as *mut u8;
-        let at = block.add(HUGE / 2);
-        let fixed = libc::MAP_FIXED | ANONYMOUS;
-        assert_eq!(libc::mmap(at.cast(), LEN, WRITABLE, fixed, -1, 0), at.cast());
-        at.write_bytes(3, LEN);
-        let turn = snapshot(&SEALED).unwrap();
-        assert!(std::slice::from_raw_parts(at, LEN).iter().all(|byte| *byte == 3), "{turn}");
-        if turn == 2 {
-            return;
-        }
-        let huge = libc::mmap(block.cast(), HUGE, WRITABLE, fixed | libc::MAP_HUGETLB, -1, 0);
-        if huge == libc::MAP_FAILED {
-            return eprintln!("no huge pages here: {}", std::io::Error::last_os_error());
-        }
-        block.write(1);
-        back(turn + 1);
+    let block = (lonely() as usize).next_multiple_of(HUGE) as *mut u8;
+    let at = block.wrapping_add(HUGE / 2);
+    map_over(at, LEN, BOTH, ANONYMOUS, -1);
+    set(at, 3, LEN);
+    let turn = snapshot(&SEALED).unwrap();
+    assert!(are(at, 3, LEN), "{turn}");
+    if turn == 2 {
+        return;
     }
+    let flags = libc::MAP_FIXED | ANONYMOUS | libc::MAP_HUGETLB;
+    // SAFETY: memory of the test's own, and what is around it is, too.
+    if unsafe { libc::mmap(block.cast(), HUGE, BOTH, flags, -1, 0) } == libc::MAP_FAILED {
+        return eprintln!("no huge pages here: {}", std::io::Error::last_os_error());
+    }
+    write(block, 1);
+    back(turn + 1);
 }
 
 #[test]
@@ -424,8 +401,7 @@ fn a_protection_key_that_came_since_is_refused() {
         if key < 0 {
             return eprintln!("no protection keys here: {}", std::io::Error::last_os_error());
         }
-        let protect =
-            |key: libc::c_long| libc::syscall(libc::SYS_pkey_mprotect, memory.as_ptr(), 64 << 10, WRITABLE, key);
+        let protect = |key: libc::c_long| libc::syscall(libc::SYS_pkey_mprotect, memory.as_ptr(), 64 << 10, BOTH, key);
         assert_eq!(protect(key), 0);
         assert_eq!(restore(1), Error::Refused(Reason::ProtectionKey));
         assert_eq!(protect(0), 0);
@@ -441,26 +417,22 @@ fn guards_in_a_file_s_mapping_come_to_an_end_while_writes_are_noted() {
     const GUARD_INSTALL: c_int = 102;
     const PAGES: usize = 64;
     in_child!(by_each_way());
-    // SAFETY: mappings of the test's own.
-    unsafe {
-        // The kernel ends who tries for ever; other signals wait in that call.
-        let limit = libc::rlimit { rlim_cur: 30, rlim_max: 30 };
-        assert_eq!(libc::setrlimit(libc::RLIMIT_CPU, &raw const limit), 0);
-        let file = libc::memfd_create(c"guarded".as_ptr(), 0);
-        assert_eq!(libc::ftruncate(file, (PAGES * 4096) as i64), 0);
-        let at = libc::mmap(null_mut(), PAGES * 4096, WRITABLE, libc::MAP_PRIVATE, file, 0).cast::<u8>();
-        let page = |page: usize| at.add(page * 4096);
-        page(0).write(1);
-        let turn = snapshot(&SEALED).unwrap();
-        (0..PAGES).for_each(|i| assert_eq!(page(i).read_volatile(), u8::from(i == 0), "turn {turn}, page {i}"));
-        if turn < 8 {
-            page(turn as usize).write(200);
-            if turn > 3 {
-                // Before Linux 6.15 files have no guards.
-                libc::madvise(page(2).cast(), 32 * 4096, GUARD_INSTALL);
-            }
-            back(turn + 1);
+    // The kernel ends who tries for ever; other signals wait in that call.
+    let limit = libc::rlimit { rlim_cur: 30, rlim_max: 30 };
+    // SAFETY: a local.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) }, 0);
+    let file = file(c"guarded", PAGES * PAGE);
+    let at = common::memory::map(PAGES * PAGE, BOTH, libc::MAP_PRIVATE, file);
+    write(at, 1);
+    let turn = snapshot(&SEALED).unwrap();
+    (0..PAGES).for_each(|i| assert_eq!(read(page(at, i)), u8::from(i == 0), "turn {turn}, page {i}"));
+    if turn < 8 {
+        write(page(at, turn as usize), 200);
+        if turn > 3 {
+            // Before Linux 6.15 files have no guards.
+            advised(page(at, 2), 32 * PAGE, GUARD_INSTALL);
         }
+        back(turn + 1);
     }
 }
 
@@ -487,30 +459,31 @@ fn lock_past_all(at: *mut u8, len: usize) {
     past_all!(149, at, len, 0);
 }
 
+/// A number, and what to keep for it to survive restores.
+fn kept_number() -> (&'static AtomicU64, [Range; 1]) {
+    let at = map(PAGE, 0);
+    // SAFETY: zeros are an atomic, and the mapping stays.
+    (unsafe { &*at.cast() }, [Range::new(at as usize, at as usize + 8)])
+}
+
 #[test]
 fn what_the_program_locks_by_an_instruction_of_its_own_is_unlocked() {
     in_child!(by_each_way());
     // Its own mapping: locking part of one would show.
-    let (memory, turn) = (map(3 * 4096, 0).wrapping_add(4096), map(4096, 0));
-    // SAFETY: memory of the test's own.
-    unsafe {
-        libc::munmap(memory.wrapping_sub(4096).cast(), 4096);
-        libc::munmap(memory.wrapping_add(4096).cast(), 4096);
-    }
-    let value = snapshot(&Options { keep: &[Range::new(turn as usize, turn as usize + 8)], ..SEALED }).unwrap();
+    let (memory, (turn, keep)) = (page(map(3 * PAGE, 0), 1), kept_number());
+    unmap(memory.wrapping_sub(PAGE), PAGE);
+    unmap(page(memory, 1), PAGE);
+    let value = snapshot(&Options { keep: &keep, ..SEALED }).unwrap();
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
     assert_eq!(locked.trim(), "0 kB", "turn {value}");
-    // SAFETY: memory of the test's own.
-    unsafe {
-        memory.write_volatile(1);
-        if value == 8 {
-            return;
-        }
-        turn.cast::<u64>().write(value + 1);
+    write(memory, 1);
+    if value == 8 {
+        return;
     }
+    turn.store(value + 1, SeqCst);
     if value == 6 {
-        lock_past_all(memory, 4096);
+        lock_past_all(memory, PAGE);
     }
     back(value + 1);
 }
@@ -519,20 +492,16 @@ fn what_the_program_locks_by_an_instruction_of_its_own_is_unlocked() {
 #[test]
 fn what_the_program_protects_by_an_instruction_of_its_own_goes_back() {
     in_child!(by_each_way());
-    let memory = map(4096, 0);
-    let turn = map(4096, 0);
-    let value = snapshot(&Options { keep: &[Range::new(turn as usize, turn as usize + 8)], ..SEALED }).unwrap();
-    // SAFETY: memory of the test's own.
-    unsafe {
-        assert_eq!(turn.cast::<u64>().read(), value);
-        memory.write_volatile(1);
-        if value == 8 {
-            return;
-        }
-        turn.cast::<u64>().write(value + 1);
+    let (memory, (turn, keep)) = (map(PAGE, 0), kept_number());
+    let value = snapshot(&Options { keep: &keep, ..SEALED }).unwrap();
+    assert_eq!(turn.load(SeqCst), value);
+    write(memory, 1);
+    if value == 8 {
+        return;
     }
+    turn.store(value + 1, SeqCst);
     if value == 6 {
-        protect_past_all(memory, 4096, libc::PROT_READ);
+        protect_past_all(memory, PAGE, libc::PROT_READ);
     }
     back(value + 1);
 }

@@ -3,6 +3,8 @@
 
 #[path = "common/child.rs"]
 mod child;
+#[path = "common/maps.rs"]
+mod maps;
 #[path = "common/memory.rs"]
 mod memory;
 #[path = "common/other.rs"]
@@ -10,15 +12,13 @@ mod other;
 use child::{in_child, wait};
 use flashfork_core::Range;
 use flashfork_core::snapshot::{Options, Way, copies_back, go_back_by, restore, snapshot};
-use memory::map;
+use memory::{ANONYMOUS, BOTH, PAGE, cut, map, protect, set};
 use other::Other;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-const PAGE: usize = 4096;
 const NONE: i32 = libc::PROT_NONE;
 const READ: i32 = libc::PROT_READ;
-const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// What restores leave alone: shared memory.
 struct Outside {
@@ -60,13 +60,11 @@ impl Area {
 
     fn page(&self, page: usize) -> *mut u8 {
         assert!(page <= self.pages);
-        // SAFETY: inside the area, or at its end.
-        unsafe { self.at.add(page * PAGE) }
+        memory::page(self.at, page)
     }
 
     fn protect(&self, prot: i32) {
-        // SAFETY: the area is the test's own.
-        assert_eq!(unsafe { libc::mprotect(self.at.cast(), self.pages * PAGE, prot) }, 0);
+        protect(self.at, self.pages * PAGE, prot);
     }
 
     fn note(&self) {
@@ -122,7 +120,7 @@ fn quiet_step(areas: &[Area], random: &mut Random, file: i32, other: &Other, kin
             6 => {
                 // Copies of pages go with the end of the file, too.
                 let keep = random.below(64);
-                assert_eq!(libc::ftruncate(file, (keep * PAGE) as i64), 0);
+                cut(file, keep * PAGE);
                 for page in keep..64 {
                     let old = [(page + 100) as u8; PAGE];
                     assert_eq!(libc::pwrite(file, old.as_ptr().cast(), PAGE, (page * PAGE) as i64), PAGE as isize);
@@ -141,13 +139,10 @@ fn quiet_step(areas: &[Area], random: &mut Random, file: i32, other: &Other, kin
 fn protections(area: &Area) -> Vec<(usize, usize, i32)> {
     let (first, last) = (area.at as usize, area.at as usize + area.pages * PAGE);
     let mut found: Vec<(usize, usize, i32)> = Vec::new();
-    for line in std::fs::read_to_string("/proc/self/maps").unwrap().lines() {
-        let (start, rest) = line.split_once('-').unwrap();
-        let (end, rest) = rest.split_once(' ').unwrap();
-        let parse = |s| usize::from_str_radix(s, 16).unwrap();
-        let (start, end) = (parse(start).max(first), parse(end).min(last));
-        let prot = [(0, 'r', 1), (1, 'w', 2), (2, 'x', 4)];
-        let prot = prot.into_iter().filter(|(i, c, _)| rest.chars().nth(*i) == Some(*c)).map(|(_, _, bit)| bit).sum();
+    for mapping in maps::mappings() {
+        let (start, end) = (mapping.range.start.max(first), mapping.range.end.min(last));
+        let bits = [('r', READ), ('w', libc::PROT_WRITE), ('x', libc::PROT_EXEC)];
+        let prot = bits.into_iter().filter(|(letter, _)| mapping.prot.contains(*letter)).map(|(_, bit)| bit).sum();
         match found.last_mut() {
             _ if start >= end => {}
             Some((at, len, same)) if *at + *len == start && *same == prot => *len += end - start,
@@ -170,7 +165,6 @@ fn keep_break() {
 
 /// Memory of every kind.
 fn areas(file: i32) -> Vec<Area> {
-    const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let anonymous = |pages, prot| Area::new(map(pages * PAGE, BOTH, ANONYMOUS, -1), pages, prot, true);
     let of_file = |prot| Area::new(map(64 * PAGE, prot, libc::MAP_PRIVATE, file), 64, prot, false);
     let bss = (BSS.as_ptr() as usize).next_multiple_of(PAGE) as *mut u8;
@@ -187,8 +181,7 @@ fn areas(file: i32) -> Vec<Area> {
     for (number, area) in areas.iter().enumerate() {
         let every = [1, 1, 3, 2, 100, 1, 1, 4][number];
         for page in (0..area.pages).step_by(every).filter(|_| every < 100) {
-            // SAFETY: mapped, and writable as yet.
-            unsafe { area.page(page).write_bytes((page as u8).wrapping_add(1), PAGE) };
+            set(area.page(page), (page as u8).wrapping_add(1), PAGE);
         }
         if area.anonymous {
             area.protect(area.prot);
@@ -295,8 +288,7 @@ fn turns(seed: u64, way: Option<Way>, turns: u64) -> u64 {
     // SAFETY: mapped for good, of zeros, which are valid.
     let outside = unsafe { &*outside };
     in_child(|| {
-        // SAFETY: a name that ends.
-        let file = unsafe { libc::memfd_create(c"snapshot-ways".as_ptr(), 0) };
+        let file = memory::file(c"snapshot-ways", 0);
         let contents: Vec<u8> = (0..64 * PAGE).map(|i| (i / PAGE + 100) as u8).collect();
         // SAFETY: the buffer is as long as said.
         assert_eq!(unsafe { libc::write(file, contents.as_ptr().cast(), contents.len()) }, contents.len() as isize);

@@ -63,6 +63,19 @@ fn tell_of_panics(harness: u32) {
     });
 }
 
+/// Does it in a plain fork of this process, in which it has to hold.
+#[allow(dead_code)] // as above
+#[track_caller]
+pub fn holds_in_fork(what: impl FnOnce() -> bool) {
+    // SAFETY: one thread.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!what())) };
+    }
+    assert_eq!(wait(pid), 0, "in a fork");
+}
+
 /// Waits for a child; its exit status, or 128 plus the signal that ended it.
 pub fn wait(pid: i32) -> i32 {
     let mut status = 0;

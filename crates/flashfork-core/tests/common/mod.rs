@@ -1,15 +1,17 @@
 //! What the tests of the core share.
 
+use flashfork_core::fork::{Engine, configure};
 use flashfork_core::snapshot::{Way, go_back_by};
 use std::cell::Cell;
 
 #[macro_use]
 mod child;
 #[allow(unused_imports)] // each test program uses a part
-pub use child::{Child, in_child, wait};
-mod memory;
+pub use child::{Child, holds_in_fork, in_child, wait};
+pub mod maps;
+pub mod memory;
 #[allow(unused_imports)] // as above
-pub use memory::{anonymous, counter, map};
+pub use memory::{PAGE, anonymous, counter};
 
 /// Children that do a test, one for each way to go back to a snapshot.
 #[allow(dead_code)] // as above
@@ -35,10 +37,13 @@ pub fn back(value: u64) -> ! {
 pub fn patterned(len: usize, seed: u64) -> &'static mut [u64] {
     // SAFETY: a fresh mapping, never unmapped by the tests that use it.
     let words = unsafe { std::slice::from_raw_parts_mut(anonymous(len).cast::<u64>(), len / 8) };
-    for (i, w) in words.iter_mut().enumerate() {
-        *w = pattern(i, seed);
-    }
+    fill(words, seed);
     words
+}
+
+/// Writes all of it anew.
+pub fn fill(words: &mut [u64], seed: u64) {
+    words.iter_mut().enumerate().for_each(|(i, word)| *word = pattern(i, seed));
 }
 
 /// The word a place holds.
@@ -52,19 +57,34 @@ pub fn intact(words: &[u64], seed: u64) -> bool {
     words.iter().enumerate().all(|(i, w)| *w == pattern(i, seed))
 }
 
-/// The maps line of the mapping that holds an address.
+/// The maps line of the mapping that holds an address; empty where nothing is mapped.
 #[allow(dead_code)] // as above
-pub fn maps_line(at: *const u64) -> String {
-    std::fs::read_to_string("/proc/self/maps")
-        .unwrap()
-        .lines()
-        .find(|l| {
-            let (start, end) = l.split(' ').next().unwrap().split_once('-').unwrap();
-            let parse = |s| usize::from_str_radix(s, 16).unwrap();
-            (parse(start)..parse(end)).contains(&(at as usize))
-        })
-        .unwrap_or_default()
-        .to_string()
+pub fn maps_line<T>(at: *const T) -> String {
+    maps::mapping(at).map(|mapping| mapping.line).unwrap_or_default()
+}
+
+/// Memory with its pattern, 8 MiB, which is sealed.
+#[allow(dead_code)] // as above
+pub fn sealed_pattern() -> &'static mut [u64] {
+    let words = patterned(8 << 20, 1);
+    flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap();
+    assert!(maps_line(words.as_ptr()).contains("flashfork"));
+    words
+}
+
+/// Whether this is that version of Linux, or a later one.
+#[allow(dead_code)] // as above
+pub fn is_linux(major: u32, minor: u32) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
+}
+
+/// Begins the policy `auto`; whether it seals: where forks are on demand nothing is.
+#[allow(dead_code)] // as above
+pub fn auto_seals() -> bool {
+    configure(Engine::Auto, false).unwrap();
+    flashfork_core::odf::is_enabled() != Ok(true)
 }
 
 /// Forks; the clone checks the memory, all of it or one word of each page. The parent is told that it took so long.
