@@ -1,17 +1,8 @@
 //! Random code, of which every instruction is decoded, against what the search for ways finds.
 
 use super::flow_tests::Random;
+use super::tests::Bytes;
 use super::*;
-
-/// Code at an address, and nothing else.
-struct Bytes<'a>(usize, &'a [u8]);
-
-impl Memory for Bytes<'_> {
-    fn bytes(&mut self, at: usize, len: usize) -> Option<&[u8]> {
-        let start = at.checked_sub(self.0)?;
-        self.1.get(start..start.checked_add(len)?)
-    }
-}
 
 /// An instruction that leads to an address, or has it as a constant, to stand at `at`.
 fn leading(random: &mut Random, at: usize, to: usize) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Code at an address, and nothing else.
-struct Bytes<'a>(usize, &'a [u8]);
+pub(super) struct Bytes<'a>(pub(super) usize, pub(super) &'a [u8]);
 
 impl Memory for Bytes<'_> {
     fn bytes(&mut self, at: usize, len: usize) -> Option<&[u8]> {

@@ -44,6 +44,23 @@ fn intact(region: &mut Region) -> bool {
     bytes(region).chunks_exact(PAGE).enumerate().all(|(i, page)| page.iter().all(|b| *b == i as u8))
 }
 
+/// Has it go back, and be what it was.
+#[track_caller]
+fn goes_back(region: &mut Region, context: &str) {
+    region.rollback().unwrap();
+    assert!(intact(region), "{context}");
+}
+
+/// Writes to that byte of each page, after which it is another.
+fn change_all(region: &mut Region, byte: usize) {
+    bytes(region).chunks_exact_mut(PAGE).for_each(|page| page[byte] ^= 0xff);
+}
+
+/// Likewise to the first byte of one page.
+fn change(region: &mut Region, page: usize) {
+    bytes(region)[page * PAGE] ^= 0xff;
+}
+
 /// Runs `f` in a clone that libc and the fork path know nothing of; whether it says yes there.
 fn in_clone(f: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child touches only memory of its own.
@@ -81,17 +98,15 @@ fn pages_that_were_written_once_are_protected_anew() {
     in_child!();
     for way in ways() {
         let mut region = turned(way);
-        bytes(&mut region).chunks_exact_mut(PAGE).for_each(|page| page[0] ^= 0xff);
+        change_all(&mut region, 0);
         region.rollback().unwrap();
         for turn in 0..100 {
             bytes(&mut region)[turn * PAGE + turn] ^= 0xff;
-            region.rollback().unwrap();
-            assert!(intact(&mut region), "turn {turn}");
+            goes_back(&mut region, &format!("turn {turn}"));
         }
         // What is written after that is seen.
-        bytes(&mut region).chunks_exact_mut(PAGE).for_each(|page| page[PAGE - 1] ^= 0xff);
-        region.rollback().unwrap();
-        assert!(intact(&mut region));
+        change_all(&mut region, PAGE - 1);
+        goes_back(&mut region, "");
     }
 }
 
@@ -102,14 +117,13 @@ fn a_part_goes_back_and_the_rest_does_not() {
         let mut region = turned(way);
         for turn in 0..3 {
             for part in [0..1, 7..9, 500..520, 0..1024, 512..1024, 1535..1536, 3..3] {
-                bytes(&mut region).chunks_exact_mut(PAGE).for_each(|page| page[0] ^= 0xff);
+                change_all(&mut region, 0);
                 region.rollback_range(part.start * PAGE, part.len() * PAGE).unwrap();
                 for (i, page) in bytes(&mut region).chunks_exact(PAGE).enumerate() {
                     let same = part.contains(&i);
                     assert_eq!(page[0] == i as u8, same, "turn {turn}, {part:?}, page {i}");
                 }
-                region.rollback().unwrap();
-                assert!(intact(&mut region));
+                goes_back(&mut region, "");
             }
         }
         let len = region.range().len();
@@ -182,8 +196,7 @@ fn locked_memory_rolls_back_and_a_hole_is_an_error() {
         let mut region = turned(way);
         sys::mlock(region.range().start, 4 * PAGE, false).unwrap();
         bytes(&mut region)[0] = 77;
-        region.rollback().unwrap();
-        assert!(intact(&mut region));
+        goes_back(&mut region, "");
         assert_eq!(region.next_way(), way, "locks split the mapping, and that is all");
         bytes(&mut region)[0] = 77;
         // SAFETY: nobody uses the page any more.
@@ -201,7 +214,7 @@ fn parent_and_clone_go_back_each_for_itself() {
         bytes(&mut region)[7 * PAGE] = 0xee;
         let child = in_clone(|| {
             (0..5).all(|turn| {
-                bytes(&mut region)[turn * PAGE] ^= 0xff;
+                change(&mut region, turn);
                 region.rollback().is_ok() && intact(&mut region)
             }) && region.next_way() == way
         });
@@ -209,8 +222,7 @@ fn parent_and_clone_go_back_each_for_itself() {
         assert_eq!(bytes(&mut region)[7 * PAGE], 0xee, "the clone's turns are its own");
         for turn in 0..5 {
             bytes(&mut region)[turn * HUGE / 2] ^= 0xff;
-            region.rollback().unwrap();
-            assert!(intact(&mut region));
+            goes_back(&mut region, "");
         }
         assert_eq!(region.next_way(), way);
     }
@@ -238,8 +250,7 @@ fn what_others_write_goes_back_too() {
                 unsafe { libc::process_vm_writev(parent, &local, 1, &remote, 1, 0) == from.len() as isize }
             }));
             assert_eq!(bytes(&mut region)[page * PAGE], 0xcc);
-            region.rollback().unwrap();
-            assert!(intact(&mut region), "page {page}");
+            goes_back(&mut region, &format!("page {page}"));
         }
         assert_eq!(region.next_way(), way);
         std::thread::scope(|scope| {
@@ -248,8 +259,7 @@ fn what_others_write_goes_back_too() {
                 scope.spawn(move || part.iter_mut().step_by(3 * PAGE).for_each(|byte| *byte ^= 0xff));
             }
         });
-        region.rollback().unwrap();
-        assert!(intact(&mut region));
+        goes_back(&mut region, "");
     }
 }
 
@@ -262,17 +272,17 @@ fn what_the_program_does_to_parts_of_it_is_as_by_dropping() {
         let start = region.range().start;
         let page = |i: usize| start + i * PAGE;
         // Dropped by the program.
-        bytes(&mut region).chunks_exact_mut(PAGE).for_each(|page| page[0] ^= 0xff);
+        change_all(&mut region, 0);
         // SAFETY: here and below: parts of the region, used by nobody meanwhile.
         unsafe { sys::madvise(page(3), 5 * PAGE, k::MADV_DONTNEED).unwrap() };
         assert!(
             bytes(&mut region)[3 * PAGE..8 * PAGE].chunks_exact(PAGE).enumerate().all(|(i, p)| p[0] == i as u8 + 3)
         );
-        region.rollback().unwrap();
-        assert!(intact(&mut region) && region.next_way() == way);
+        goes_back(&mut region, "");
+        assert_eq!(region.next_way(), way);
         // Not to be written, or not even read.
         for prot in [PROT_READ, PROT_NONE] {
-            bytes(&mut region)[4 * PAGE] ^= 0xff;
+            change(&mut region, 4);
             // SAFETY: see above.
             unsafe { sys::mprotect(page(4), PAGE, prot).unwrap() };
             region.rollback().unwrap();
@@ -283,10 +293,10 @@ fn what_the_program_does_to_parts_of_it_is_as_by_dropping() {
             assert_eq!(region.next_way(), way);
         }
         // Guards, which stay.
-        bytes(&mut region)[5 * PAGE] ^= 0xff;
+        change(&mut region, 5);
         // SAFETY: see above.
         if unsafe { sys::madvise(page(5), PAGE, k::MADV_GUARD_INSTALL) }.is_ok() {
-            bytes(&mut region)[6 * PAGE] ^= 0xff;
+            change(&mut region, 6);
             region.rollback().unwrap();
             // SAFETY: see above.
             unsafe { sys::madvise(page(5), PAGE, k::MADV_GUARD_REMOVE).unwrap() };
@@ -297,7 +307,7 @@ fn what_the_program_does_to_parts_of_it_is_as_by_dropping() {
         // SAFETY: see above.
         unsafe { sys::mmap(page(600), PAGE, READ_WRITE, flags, -1, 0).unwrap() };
         bytes(&mut region)[600 * PAGE] = 9;
-        bytes(&mut region)[601 * PAGE] ^= 0xff;
+        change(&mut region, 601);
         region.rollback().unwrap();
         assert_eq!(bytes(&mut region)[600 * PAGE..][..PAGE], [0; PAGE], "anonymous memory");
         assert_eq!(bytes(&mut region)[601 * PAGE], 601_usize as u8);
@@ -352,12 +362,11 @@ fn a_descriptor_that_is_gone_or_another_file_is_noticed() {
                 // SAFETY: a descriptor of the engine's own.
                 assert!(unsafe { if turn % 2 == 0 { libc::close(fd) == 0 } else { libc::dup2(1, fd) == fd } });
             }
-            bytes(&mut region)[turn * PAGE] ^= 0xff;
-            region.rollback().unwrap();
-            assert!(intact(&mut region));
-            bytes(&mut region)[turn * PAGE] ^= 0xff;
-            region.rollback().unwrap();
-            assert!(intact(&mut region) && region.next_way() == way);
+            change(&mut region, turn);
+            goes_back(&mut region, "");
+            change(&mut region, turn);
+            goes_back(&mut region, "");
+            assert_eq!(region.next_way(), way);
         }
     }
 }
@@ -383,7 +392,6 @@ fn guards_in_a_region_come_to_an_end_while_writes_are_noted() {
         let _ = unsafe { crate::answers::advise::madvise(at + 4 * PAGE, 4 * PAGE, k::MADV_GUARD_INSTALL) };
         // SAFETY: as above.
         let _ = unsafe { sys::madvise(at + 4 * PAGE, 4 * PAGE, k::MADV_GUARD_REMOVE) };
-        region.rollback().unwrap();
-        assert!(intact(&mut region));
+        goes_back(&mut region, "");
     }
 }

@@ -78,9 +78,15 @@ fn seal(a: &Auto, process: &Mock, act: Act, bytes: u64) {
     a.sealed(act, Some(&outcome), process);
 }
 
-fn all_bought() -> (Auto, Mock) {
-    let (a, process) = (Auto::new(), Mock::default());
+/// Nothing is sealed yet of a GB.
+fn plain() -> (Auto, Mock) {
+    let process = Mock::default();
     process.anonymous.set(GB);
+    (Auto::new(), process)
+}
+
+fn all_bought() -> (Auto, Mock) {
+    let (a, process) = plain();
     let mut left = GB;
     while left > 0 {
         let (_, act) = cycles(&a, &process, 20_000_000, 0, 1000);
@@ -96,6 +102,19 @@ fn all_bought() -> (Auto, Mock) {
     (a, process)
 }
 
+/// All is plain memory again.
+fn undone(a: &Auto, process: &Mock) {
+    a.unsealed();
+    process.holds.set(false);
+    process.anonymous.set(GB);
+}
+
+/// So much of what was sealed is there in vain.
+fn gone(process: &Mock, bytes: u64) {
+    process.discarded.set(bytes);
+    process.memfds.set(Memfds { bytes: GB, gone: bytes });
+}
+
 #[test]
 fn rent_buys_part_by_part_and_no_fork_waits_long_for_one() {
     let (a, process) = all_bought();
@@ -106,8 +125,7 @@ fn rent_buys_part_by_part_and_no_fork_waits_long_for_one() {
 
 #[test]
 fn a_part_that_time_has_cut_short_is_not_the_last() {
-    let (a, process) = (Auto::new(), Mock::default());
-    process.anonymous.set(GB);
+    let (a, process) = plain();
     for _ in 0..5 {
         let (_, act) = cycles(&a, &process, 20_000_000, 0, 10_000);
         assert!(matches!(act, Act::Buy(_)), "{act:?}");
@@ -121,8 +139,7 @@ fn a_part_that_time_has_cut_short_is_not_the_last() {
 
 #[test]
 fn what_the_first_part_takes_to_look_at_everything_is_no_price() {
-    let (a, process) = (Auto::new(), Mock::default());
-    process.anonymous.set(GB);
+    let (a, process) = plain();
     let (_, act) = cycles(&a, &process, 20_000_000, 0, 1000);
     process.holds.set(true);
     a.sealed(act, Some(&taken(8 << 20, 100_000_000, 2_000_000)), &process);
@@ -144,8 +161,7 @@ fn memory_that_was_given_back_exists_in_vain() {
         }
     }
     let (a, process) = all_bought();
-    process.discarded.set(GB / 16);
-    process.memfds.set(Memfds { bytes: GB, gone: GB / 16 });
+    gone(&process, GB / 16);
     process.anonymous.set(GB / 16);
     assert_eq!(cycles(&a, &process, 60_000, 0, 1_000).1, Act::Fork, "a little may");
 }
@@ -215,9 +231,7 @@ fn what_loses_is_undone_and_bought_later_for_more() {
     let (lost, act) = cycles(&a, &process, 30_000_000, 0, 1_000);
     assert_eq!(act, BIT_BY_BIT);
     assert!((15..25).contains(&lost), "half a second by 20 ms a cycle: {lost}");
-    a.unsealed();
-    process.holds.set(false);
-    process.anonymous.set(GB);
+    undone(&a, &process);
     let (waited, act) = cycles(&a, &process, 20_000_000, 0, 1_000);
     assert!(matches!(act, Act::Buy(_)) && (10..20).contains(&waited), "{waited} {act:?}");
 }
@@ -242,8 +256,7 @@ fn memory_that_exists_twice_ends_it_and_memory_that_came_does_not() {
 
 #[test]
 fn what_writes_would_eat_up_is_not_bought() {
-    let (a, process) = (Auto::new(), Mock::default());
-    process.anonymous.set(GB);
+    let (a, process) = plain();
     assert_eq!(cycles(&a, &process, 400_000, 5_000, 10_000).1, Act::Fork);
     let a = Auto::new();
     let (doubtful, act) = cycles(&a, &process, 1_000_000, 100, 10_000);
@@ -252,9 +265,7 @@ fn what_writes_would_eat_up_is_not_bought() {
     let (sure, _) = cycles(&b, &process, 1_000_000, 0, 10_000);
     assert!(doubtful > sure, "it may have to be given back: {doubtful} {sure}");
     seal(&a, &process, act, 8 << 20);
-    a.unsealed();
-    process.holds.set(false);
-    process.anonymous.set(GB);
+    undone(&a, &process);
     let (again, act) = cycles(&a, &process, 1_000_000, 100, 10_000);
     assert!(matches!(act, Act::Buy(_)) && again > 20 * doubtful, "it had to be: {again} {act:?}");
 }
@@ -300,8 +311,7 @@ fn plain_memory_is_looked_at_now_and_then() {
 
 /// A clone with a GB that others have sealed, and one of its own, of which it has sealed a part.
 fn clone_of_sealed(last: u64) -> (Auto, Mock) {
-    let (a, process) = (Auto::new(), Mock::default());
-    process.anonymous.set(GB);
+    let (a, process) = plain();
     process.holds.set(true);
     process.last.set(last);
     process.others.set(Memfds { bytes: GB, gone: 0 });
@@ -407,20 +417,16 @@ fn an_unseal_goes_on_in_the_next_forks_and_at_once_when_too_much_exists_in_vain(
         a.note(60_000, 0);
         assert_eq!(a.next(&process, 0, false), BIT_BY_BIT);
     }
-    process.memfds.set(Memfds { bytes: GB, gone: GB / 2 });
-    process.discarded.set(GB / 2);
+    gone(&process, GB / 2);
     assert_eq!(a.next(&process, 0, false), Act::Unseal { at_once: true });
-    a.unsealed();
-    process.holds.set(false);
-    process.anonymous.set(GB);
+    undone(&a, &process);
     assert!(matches!(cycles(&a, &process, 20_000_000, 0, 1_000).1, Act::Buy(_)), "it begins anew");
 }
 
 /// On a busy machine the first part was given back at once, and the next cost four times as much.
 #[test]
 fn a_fork_that_others_have_kept_waiting_undoes_nothing() {
-    let (a, process) = (Auto::new(), Mock::default());
-    process.anonymous.set(GB);
+    let (a, process) = plain();
     let (_, act) = cycles(&a, &process, 20_000_000, 0, 1_000);
     seal(&a, &process, act, GB / 128);
     for ns in [19_000_000, 19_000_000, 500_000_000, 19_000_000, 19_000_000, 19_000_000] {
@@ -438,8 +444,7 @@ fn a_fork_that_others_have_kept_waiting_undoes_nothing() {
 
 #[test]
 fn a_part_that_can_not_be_had_now_is_asked_for_again() {
-    let (a, process) = (Auto::new(), Mock::default());
-    process.anonymous.set(GB);
+    let (a, process) = plain();
     let (_, act) = cycles(&a, &process, 20_000_000, 0, 1_000);
     seal(&a, &process, act, GB / 16);
     let (_, part) = cycles(&a, &process, 20_000_000, 0, 1_000);
@@ -482,8 +487,7 @@ fn memory_that_came_is_seen_before_the_first_part_is_bought() {
 
 #[test]
 fn what_can_not_be_had_is_asked_for_ever_less_often() {
-    let (a, process) = (Auto::new(), Mock::default());
-    process.anonymous.set(GB);
+    let (a, process) = plain();
     let mut before = 0;
     for _ in 0..4 {
         let (waited, act) = cycles(&a, &process, 20_000_000, 0, 100_000);

@@ -86,32 +86,47 @@ fn who_writes_to_what_was_moved_and_then_copied_is_noticed() {
     }
 }
 
-#[test]
-fn an_unseal_takes_over_what_was_written_since_the_copy_and_later_and_reads_nothing_else() {
-    in_child!();
+/// A block's private mapping of a file of its own.
+fn block_of_file() -> (i32, usize) {
     let fd = sys::memfd_create(c"aside").unwrap();
     sys::ftruncate(fd, BLOCK as u64).unwrap();
     // SAFETY: a fresh mapping.
-    let at = unsafe { sys::mmap(0, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) }.unwrap();
+    (fd, unsafe { sys::mmap(0, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) }.unwrap())
+}
+
+/// An unseal has put its copy in the block's place.
+fn exchanged(at: usize, copy: usize) -> Aside {
+    let mut regions = [crate::proc::scan::Region::default(); 8];
+    let mut aside = Aside::for_unseal().unwrap();
+    let mut map = Pagemap::open(&mut regions).unwrap();
     let range = Range::new(at, at + BLOCK);
+    // SAFETY: only the test uses these.
+    unsafe { aside.exchange(range, PROT_READ | PROT_WRITE, copy, Some(&mut map), || Ok(())) }.unwrap();
+    aside
+}
+
+/// Numbers of the pages that it takes over.
+fn pages_to_read(aside: &Aside) -> Vec<usize> {
+    let mut seen = Vec::new();
+    aside.kept[0].pages.for_each(|at| seen.push(at / PAGE));
+    seen
+}
+
+#[test]
+fn an_unseal_takes_over_what_was_written_since_the_copy_and_later_and_reads_nothing_else() {
+    in_child!();
+    let (fd, at) = block_of_file();
     for page in [3, 70, 511] {
         *byte(at + page * PAGE) = 1;
     }
     let copy = filled(BLOCK, 0).start;
     (*byte(copy + 3 * PAGE), *byte(copy + 70 * PAGE)) = (1, 1);
     // Page 511 was written behind the copy's back.
-    let mut regions = [crate::proc::scan::Region::default(); 8];
-    let mut aside = Aside::for_unseal().unwrap();
-    let mut map = Pagemap::open(&mut regions).unwrap();
-    // SAFETY: only this test uses these.
-    unsafe { aside.exchange(range, PROT_READ | PROT_WRITE, copy, Some(&mut map), || Ok(())) }.unwrap();
-    drop(map);
+    let mut aside = exchanged(at, copy);
     assert_eq!([3, 4, 70, 511].map(|page| *byte(at + page * PAGE)), [1, 0, 1, 1]);
     let old = aside.kept[0].old;
     *byte(old + 70 * PAGE + 5) = 2;
-    let mut seen = Vec::new();
-    aside.kept[0].pages.for_each(|at| seen.push(at / PAGE));
-    assert_eq!(seen, [3, 70, 511]);
+    assert_eq!(pages_to_read(&aside), [3, 70, 511]);
     aside.settle();
     assert_eq!((*byte(at + 70 * PAGE), *byte(at + 70 * PAGE + 5), aside.kept()), (1, 2, 0));
     sys::close(fd);
@@ -121,26 +136,15 @@ fn an_unseal_takes_over_what_was_written_since_the_copy_and_later_and_reads_noth
 #[test]
 fn an_unseal_reads_no_guards() {
     in_child!();
-    let fd = sys::memfd_create(c"aside").unwrap();
-    sys::ftruncate(fd, BLOCK as u64).unwrap();
-    // SAFETY: a fresh mapping.
-    let at = unsafe { sys::mmap(0, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) }.unwrap();
+    let (fd, at) = block_of_file();
     *byte(at + 3 * PAGE) = 1;
     // SAFETY: a page of it, which nobody reads.
     if unsafe { sys::madvise(at + 4 * PAGE, PAGE, k::MADV_GUARD_INSTALL) }.is_err() {
         return; // before Linux 6.15 files have none
     }
     let copy = filled(BLOCK, 0).start;
-    let mut regions = [crate::proc::scan::Region::default(); 8];
-    let mut aside = Aside::for_unseal().unwrap();
-    let mut map = Pagemap::open(&mut regions).unwrap();
-    // SAFETY: only this test uses these.
-    unsafe { aside.exchange(Range::new(at, at + BLOCK), PROT_READ | PROT_WRITE, copy, Some(&mut map), || Ok(())) }
-        .unwrap();
-    let mut seen = Vec::new();
-    aside.kept[0].pages.for_each(|at| seen.push(at / PAGE));
-    assert_eq!((seen, *byte(at + 3 * PAGE)), (vec![3], 1));
-    drop(map);
+    let mut aside = exchanged(at, copy);
+    assert_eq!((pages_to_read(&aside), *byte(at + 3 * PAGE)), (vec![3], 1));
     aside.settle();
     sys::close(fd);
 }
