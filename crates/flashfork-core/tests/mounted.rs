@@ -96,7 +96,7 @@ fn much_memory_lies_in_a_mount_of_its_own_and_the_odd_ends_in_a_memfd() {
     let same = |words: &[u64]| words.iter().zip(first..).all(|(word, i)| *word == pattern(i, 1));
     assert!(same(words));
     let at = block(words);
-    holds_in_fork(|| {
+    holds_in_fork("it has the bytes, its writes, and zeros for what it discards", || {
         let same = same(words);
         words[at] = 7;
         // The page reads zeros then.

@@ -22,7 +22,7 @@ fn sealed_memory_keeps_its_bytes_and_clones_are_independent() {
             assert!(sealed_bytes(pages) >= (LEN - (4 << 20)) as u64);
             assert!(maps_line(&words[LEN / 16]).contains("flashfork:"), "{}", maps_line(&words[LEN / 16]));
             assert!(intact(words, 1));
-            holds_in_fork(|| {
+            holds_in_fork("it has the bytes, and its writes", || {
                 let same = intact(words, 1);
                 words[LEN / 16] = 7;
                 same && words[LEN / 16] == 7
@@ -66,9 +66,8 @@ fn scratch_memory_is_held_with_signals_blocked_and_clones_have_none_of_it() {
     assert!(sealed.outcome.is_ok());
     let scratch = sealed.records().as_ptr() as usize;
     let held = blocked();
-    // Clones have none of the scratch memory.
     let page = (scratch & !4095) as *const u8;
-    holds_in_fork(|| advised(page, 4096, libc::MADV_NORMAL) == libc::ENOMEM);
+    holds_in_fork("it has none of the scratch memory", || advised(page, 4096, libc::MADV_NORMAL) == libc::ENOMEM);
     drop(sealed);
     assert_eq!(blocked(), before);
     // SIGTERM

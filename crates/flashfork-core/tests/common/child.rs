@@ -63,17 +63,17 @@ fn tell_of_panics(harness: u32) {
     });
 }
 
-/// Does it in a plain fork of this process, in which it has to hold.
+/// Does it in a plain fork of this process, in which it has to hold: a claim, by these words.
 #[allow(dead_code)] // as above
 #[track_caller]
-pub fn holds_in_fork(what: impl FnOnce() -> bool) {
+pub fn holds_in_fork(claim: &str, holds: impl FnOnce() -> bool) {
     // SAFETY: one thread.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: ends the child.
-        unsafe { libc::_exit(i32::from(!what())) };
+        unsafe { libc::_exit(i32::from(!holds())) };
     }
-    assert_eq!(wait(pid), 0, "in a fork");
+    assert_eq!(wait(pid), 0, "not so in a fork: {claim}");
 }
 
 /// Waits for a child; its exit status, or 128 plus the signal that ended it.
