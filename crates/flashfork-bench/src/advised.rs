@@ -4,7 +4,7 @@ use flashfork_advise::AdviseError;
 use flashfork_measure::BenchError;
 
 /// For `map_err`: in the same words.
-pub(crate) fn failed(error: AdviseError) -> BenchError {
+pub fn failed(error: AdviseError) -> BenchError {
     match error {
         AdviseError::System { what, source } => BenchError::System { what, source },
         other => BenchError::Unable(other.to_string()),

@@ -10,6 +10,6 @@ struct Command<Options: Args> {
 }
 
 /// Parses the flags of an experiment as the command does.
-pub(crate) fn parse<Options: Args>(args: &[&str]) -> Result<Options, clap::Error> {
+pub fn parse<Options: Args>(args: &[&str]) -> Result<Options, clap::Error> {
     Command::try_parse_from(["bench"].iter().chain(args)).map(|command| command.options)
 }

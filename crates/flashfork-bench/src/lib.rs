@@ -1,4 +1,4 @@
-//! Experiments on real software. How they measure is [`flashfork_measure`]'s; what they measure is in [`subjects`].
+//! Experiments on real software. How they measure is [`flashfork_measure`]'s; what they measure is in `subjects`.
 //!
 //! # Adding an experiment
 //! A module in [`experiments`] whose options (deriving `clap::Args`) implement [`flashfork_measure::Experiment`], and
@@ -38,4 +38,4 @@ mod figure;
 mod flags;
 mod once;
 pub mod report;
-pub mod subjects;
+mod subjects;

@@ -8,23 +8,23 @@ use flashfork_measure::Result;
 use flashfork_terminal::size::{Size, SizeError};
 
 /// For a command line: a whole number in this range.
-pub(crate) fn count(range: impl RangeBounds<i64>) -> RangedI64ValueParser<u32> {
+pub fn count(range: impl RangeBounds<i64>) -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(range)
 }
 
 /// For a command line: a size of which `is` holds; else it `is_not` what it should be.
-pub(crate) fn size_that(text: &str, is: impl FnOnce(u64) -> bool, is_not: &str) -> Result<Size, String> {
+pub fn size_that(text: &str, is: impl FnOnce(u64) -> bool, is_not: &str) -> Result<Size, String> {
     let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
     if is(size.0) { Ok(size) } else { Err(format!("{size} {is_not}")) }
 }
 
 /// Those of `all` that were asked for; all if nothing was.
-pub(crate) fn asked_of<T: PartialEq, const N: usize>(all: [T; N], asked: Option<&[T]>) -> Vec<T> {
+pub fn asked_of<T: PartialEq, const N: usize>(all: [T; N], asked: Option<&[T]>) -> Vec<T> {
     all.into_iter().filter(|one| asked.is_none_or(|asked| asked.contains(one))).collect()
 }
 
 /// Each value once, in the order given.
-pub(crate) fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+pub fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for value in values {
         if !found.contains(&value) {
@@ -35,7 +35,7 @@ pub(crate) fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Ve
 }
 
 /// Each value once, ascending.
-pub(crate) fn ascending<T: Copy + Ord>(values: &[T]) -> Vec<T> {
+pub fn ascending<T: Copy + Ord>(values: &[T]) -> Vec<T> {
     let mut values = values.to_vec();
     values.sort_unstable();
     values.dedup();

@@ -3,9 +3,7 @@
 mod here;
 
 use assert_cmd::Command;
-use flashfork_bench::experiments::vm_fuzz::VmFuzzOptions;
 use flashfork_measure::Silent;
-use flashfork_terminal::size::Size;
 use serde_json::Value;
 use std::path::Path;
 
@@ -82,16 +80,9 @@ fn executions_are_timed_whatever_comes_before_them() {
 #[ignore = "minutes: Linux boots emulated, with coverage counted; needs qemu-system-x86 and afl++"]
 fn a_linux_in_qemu_is_forked_by_afl_s_protocol_plain_and_sealed() {
     let dir = tempfile::tempdir().unwrap();
-    let options = VmFuzzOptions {
-        qemu: true,
-        keep: Some(dir.path().to_owned()),
-        size: Size(256 << 20),
-        pages: Vec::new(),
-        rounds: Some(1),
-        quick: true,
-    };
+    let command = format!("vm-fuzz --qemu --keep {} --size 256M --rounds 1 --quick", dir.path().display());
     // It fails if a kernel's panic is not seen, or if a seed's system calls end in one.
-    let outcome = here::run(&options, &mut Silent).unwrap();
+    let outcome = here::run(&command, &mut Silent).unwrap();
     for method in ["fork-4k", "fork-thp", "seal"] {
         let find = |measure: &str| outcome.document.find("vm-fuzz", method, &[("measure", measure.into())]).unwrap();
         let (execution, fork) = (find("execution"), find("fork"));

@@ -4,16 +4,15 @@ mod here;
 
 use std::process::ExitCode;
 
-use flashfork_bench::experiments::forecasts::{self, AdviseOptions};
 use flashfork_measure::{Result, Silent};
 use here::run;
 use libtest_mimic::Failed;
 
 fn forecasts_are_kept_beside_what_forks_took() -> Result<(), Failed> {
-    let outcome = run(&AdviseOptions { rounds: 2 }, &mut Silent)?;
+    let outcome = run("advise --rounds 2", &mut Silent)?;
     for program in ["small", "64 MB on 4 KB pages", "256 MB on 4 KB pages", "256 MB on huge pages", "1000 mappings"] {
         for (method, samples) in [("forecast", 2), ("measured", 2 * 21)] {
-            let found = outcome.document.find(forecasts::EXPERIMENT, method, &[("shape", program.into())]);
+            let found = outcome.document.find("advise", method, &[("shape", program.into())]);
             assert!(found.is_some_and(|record| record.n == samples && record.min > 0.0), "{program}: {found:?}");
         }
         assert!(outcome.table.contains(program), "{}", outcome.table);
@@ -23,5 +22,5 @@ fn forecasts_are_kept_beside_what_forks_took() -> Result<(), Failed> {
 }
 
 fn main() -> ExitCode {
-    here::main([("forecasts_are_kept_beside_what_forks_took", forecasts_are_kept_beside_what_forks_took)])
+    here::main(|| here::trials![forecasts_are_kept_beside_what_forks_took])
 }

@@ -4,9 +4,8 @@ mod here;
 
 use std::{collections::BTreeSet, process::ExitCode};
 
-use flashfork_bench::{experiments, experiments::fork::ForkOptions};
+use flashfork_bench::experiments;
 use flashfork_measure::{BenchError, Document, Outcome, Progress, Record, Result};
-use flashfork_terminal::size::Size;
 use here::run;
 use libtest_mimic::Failed;
 use serde_json::Value;
@@ -38,15 +37,6 @@ impl Progress for Steps {
     }
 }
 
-fn options(sizes: &[u64], concurrent: Option<u32>) -> ForkOptions {
-    ForkOptions {
-        sizes: Some(sizes.iter().map(|&size| Size(size)).collect()),
-        concurrent,
-        rounds: Some(ROUNDS as u32),
-        ..ForkOptions::default()
-    }
-}
-
 fn value<'a>(record: &'a Record, name: &str) -> &'a Value {
     record.chosen.get(name).or(record.observed.get(name)).unwrap()
 }
@@ -70,7 +60,7 @@ fn single<'a>(outcome: &'a Outcome, wanted: impl Fn(&Record) -> bool + 'a) -> im
 
 fn records_are_complete_and_add_up() -> Result<(), Failed> {
     let mut steps = Steps::default();
-    let outcome = run(&options(&[0, SIZE], Some(2)), &mut steps)?;
+    let outcome = run(&format!("fork --sizes 0,8M --concurrent 2 --rounds {ROUNDS}"), &mut steps)?;
     assert_eq!(steps.announced, steps.made);
     assert!(outcome.document.records.iter().all(|record| record.experiment == "fork"));
 
@@ -200,7 +190,7 @@ fn check_file(outcome: &Outcome) -> Result<(), Failed> {
 }
 
 fn an_empty_process_alone_can_be_measured() -> Result<(), Failed> {
-    let outcome = run(&options(&[0], None), &mut flashfork_measure::Silent)?;
+    let outcome = run("fork --sizes 0 --rounds 2", &mut flashfork_measure::Silent)?;
     let found: BTreeSet<(&str, &str)> =
         single(&outcome, |_| true).map(|record| (record.method.as_str(), text(record, "measure"))).collect();
     assert_eq!(found, BTreeSet::from([("fork-4k", "call"), ("fork-4k", "cycle"), ("seal", "call"), ("seal", "cycle")]));
@@ -209,7 +199,7 @@ fn an_empty_process_alone_can_be_measured() -> Result<(), Failed> {
 
 fn a_size_that_does_not_fit_is_refused_before_allocation() -> Result<(), Failed> {
     let mut steps = Steps::default();
-    let error = run(&options(&[0, 1 << 50], None), &mut steps).unwrap_err();
+    let error = run("fork --sizes 0,1024T", &mut steps).unwrap_err();
     assert!(matches!(error, BenchError::DoesNotFit { .. }), "{error:?}");
     assert!(error.to_string().starts_with("1024T, method"), "{error}");
     assert_eq!(steps.announced, 0);
@@ -217,12 +207,11 @@ fn a_size_that_does_not_fit_is_refused_before_allocation() -> Result<(), Failed>
 }
 
 fn main() -> ExitCode {
-    here::main([
-        ("records_are_complete_and_add_up", records_are_complete_and_add_up),
-        ("an_empty_process_alone_can_be_measured", an_empty_process_alone_can_be_measured),
-        (
-            "a_size_that_does_not_fit_is_refused_before_allocation",
+    here::main(|| {
+        here::trials![
+            records_are_complete_and_add_up,
+            an_empty_process_alone_can_be_measured,
             a_size_that_does_not_fit_is_refused_before_allocation,
-        ),
-    ])
+        ]
+    })
 }

@@ -7,25 +7,18 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use std::{ffi::OsString, os::unix::process::CommandExt};
 
-use flashfork_bench::experiments::fuzz::{FuzzOptions, Target};
 use flashfork_measure::{Outcome, Places, Record, Result, Silent};
-use flashfork_terminal::size::Size;
-use here::{Here, Test, run};
-use libtest_mimic::{Arguments, Failed, Trial};
+use here::{Here, run};
+use libtest_mimic::Failed;
 use serde_json::Value;
 
 /// Turns this program into one that runs the experiment, for the tests that end it or change its environment.
 const COORDINATOR: &str = "fuzz-coordinator";
 
-fn options(cache: &Path, preload: Option<PathBuf>, seconds: u32) -> FuzzOptions {
-    FuzzOptions {
-        size: Size(4 << 20),
-        seconds,
-        slices: 2,
-        preload,
-        cache: Some(cache.to_path_buf()),
-        targets: Vec::new(),
-    }
+fn fuzz(what: &str, seconds: u32, preload: &Path, cache: &Path) -> Result<Outcome> {
+    let [preload, cache] = [preload, cache].map(Path::display);
+    let command = format!("fuzz {what} --slices 2 --seconds {seconds} --preload {preload} --cache {cache}");
+    run(&command, &mut Silent)
 }
 
 fn cache() -> PathBuf {
@@ -48,7 +41,7 @@ fn number(value: &Value) -> f64 {
 }
 
 fn plain_and_sealed_do_the_same_work() -> Result<(), Failed> {
-    let outcome = run(&options(&cache(), Some(shim()), 6), &mut Silent)?;
+    let outcome = fuzz("--size 4M", 6, &shim(), &cache())?;
     for method in ["fork-4k", "seal"] {
         let series = record(&outcome, method, "rate over time");
         let ends = series.observed["t_s"].as_array().unwrap();
@@ -77,8 +70,7 @@ fn a_target_is_fuzzed_in_every_way() -> Result<(), Failed> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     build.args(["build", "--locked", "--quiet", "-p", "flashfork-afl", "--target-dir"]).arg(target);
     assert!(build.status()?.success());
-    let options = FuzzOptions { targets: vec![Target::Cjson], ..options(&cache(), Some(shim()), 2) };
-    let outcome = run(&options, &mut Silent)?;
+    let outcome = fuzz("--targets cjson", 2, &shim(), &cache())?;
     assert!(outcome.document.missing.is_empty(), "{:?}", outcome.document.missing);
     for sanitizer in ["none", "address"] {
         let of = |method: &str| {
@@ -164,8 +156,8 @@ fn a_missing_afl_is_named() -> Result<(), Failed> {
 
 fn without_a_shim_nothing_is_run() -> Result<(), Failed> {
     let cache = tempfile::tempdir()?;
-    let missing = Some(PathBuf::from("/nonexistent/libflashfork_preload.so"));
-    let error = run(&options(cache.path(), missing, 1), &mut Silent).unwrap_err().to_string();
+    let missing = Path::new("/nonexistent/libflashfork_preload.so");
+    let error = fuzz("--size 4M", 1, missing, cache.path()).unwrap_err().to_string();
     assert!(error.contains("/nonexistent"), "{error}");
     assert_eq!(std::fs::read_dir(cache.path())?.count(), 0);
     Ok(())
@@ -176,8 +168,7 @@ fn main() -> ExitCode {
     if let [first, cache, shim] = args.as_slice()
         && first == COORDINATOR
     {
-        let run = run(&options(Path::new(cache), Some(shim.into()), 3600), &mut Silent);
-        return run.map_or_else(
+        return fuzz("--size 4M", 3600, Path::new(shim), Path::new(cache)).map_or_else(
             |error| {
                 eprintln!("{error}");
                 ExitCode::FAILURE
@@ -188,13 +179,13 @@ fn main() -> ExitCode {
     // `make test` installs AFL++; without it only its absence can be tested.
     let afl =
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|dir| dir.join("afl-fuzz").exists());
-    let tests: [(&str, Test, bool); 5] = [
-        ("a_target_is_fuzzed_in_every_way", a_target_is_fuzzed_in_every_way, afl),
-        ("plain_and_sealed_do_the_same_work", plain_and_sealed_do_the_same_work, afl),
-        ("a_killed_run_leaves_no_process_and_no_file", a_killed_run_leaves_no_process_and_no_file, afl),
-        ("a_missing_afl_is_named", a_missing_afl_is_named, true),
-        ("without_a_shim_nothing_is_run", without_a_shim_nothing_is_run, true),
-    ];
-    let trials = tests.map(|(name, test, able)| Trial::test(name, test).with_ignored_flag(!able));
-    libtest_mimic::run(&Arguments::from_args(), trials.into_iter().collect()).exit_code()
+    here::main(|| {
+        let able = here::trials![
+            a_target_is_fuzzed_in_every_way,
+            plain_and_sealed_do_the_same_work,
+            a_killed_run_leaves_no_process_and_no_file,
+        ];
+        let able = able.into_iter().map(|trial| trial.with_ignored_flag(!afl));
+        able.chain(here::trials![a_missing_afl_is_named, without_a_shim_nothing_is_run]).collect()
+    })
 }

@@ -5,10 +5,10 @@ mod here;
 
 use std::process::{Command, ExitCode, Stdio};
 
-use flashfork_bench::experiments::{self, workers};
-use flashfork_measure::{BenchError, Progress, Result, experiment::Entry, worker, worker_main};
-use here::Here;
-use libtest_mimic::{Arguments, Failed, Trial};
+use flashfork_bench::experiments;
+use flashfork_measure::{BenchError, Progress, Result, experiment::Entry};
+use here::run;
+use libtest_mimic::{Failed, Trial};
 
 /// How an experiment is begun as small as it can be.
 struct Small {
@@ -101,9 +101,8 @@ impl Progress for Interrupt {
 
 fn keeps_what_it_measured(entry: Entry) -> Result<(), Failed> {
     let Small { options, stage, steps, .. } = small(entry.name);
-    let matches = entry.command().no_binary_name(true).try_get_matches_from(options.split(' '))?;
     let mut progress = Interrupt { stage, within: false, left: steps };
-    let outcome = match entry.parse(&matches)?(&Here, &mut progress) {
+    let outcome = match run(&format!("{} {options}", entry.name), &mut progress) {
         Err(BenchError::Unfinished { outcome, .. }) => *outcome,
         other => other?,
     };
@@ -116,10 +115,6 @@ fn keeps_what_it_measured(entry: Entry) -> Result<(), Failed> {
 }
 
 fn main() -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|arg| arg == worker::ARGUMENT) {
-        return worker_main(workers(), args);
-    }
     let trial = |entry: Entry| {
         let able = (small(entry.name).able)();
         // Some stay on one CPU: each has its own thread.
@@ -130,6 +125,5 @@ fn main() -> ExitCode {
         };
         Trial::test(format!("{}_keeps_what_it_measured", entry.name), test).with_ignored_flag(!able)
     };
-    let trials = experiments::ALL.into_iter().map(trial).collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    here::main(|| experiments::ALL.into_iter().map(trial).collect())
 }

@@ -2,19 +2,10 @@
 
 mod here;
 
-use std::{collections::BTreeSet, ffi::OsString, process::ExitCode};
+use std::{collections::BTreeSet, process::ExitCode};
 
-use flashfork_bench::experiments::access::{AccessMixOptions, FaultOptions};
-use flashfork_bench::experiments::cow_model::{CowModelOptions, Grid, Model};
-use flashfork_bench::experiments::creation::{CreationOptions, Touch};
-use flashfork_bench::experiments::write_fraction::{Ready, WriteFractionOptions};
-use flashfork_bench::{
-    experiments::clones::ClonesOptions, experiments::fork::ForkOptions, experiments::rollback::RollbackOptions,
-    subjects::Method,
-};
-use flashfork_measure::{Document, Outcome, Progress, Record, Result, Silent, compare, lock::MachineLock};
-use flashfork_terminal::size::Size;
-use here::run;
+use flashfork_measure::{Document, Outcome, Progress, Record, Result, Silent, compare, lock::MachineLock, numbers};
+use here::{run, run_words};
 use libtest_mimic::Failed;
 use memmap2::{MmapMut, MmapOptions};
 use procfs::{Current, Meminfo};
@@ -37,9 +28,7 @@ fn text<'a>(record: &'a Record, name: &str) -> &'a str {
     record.chosen[name].as_str().unwrap()
 }
 
-fn tiny(touch: Touch) -> CreationOptions {
-    CreationOptions { sizes: Some(vec![Size(4 << 20)]), touch, fds: 100, vmas: 50, quick: true }
-}
+const TINY: &str = "creation --sizes 4M --fds 100 --vmas 50 --quick";
 
 /// Every summary follows from its samples, and the file holds what is in memory.
 fn check_file(outcome: &Outcome) -> Result<(), Failed> {
@@ -55,7 +44,7 @@ fn check_file(outcome: &Outcome) -> Result<(), Failed> {
 }
 
 fn every_way_is_measured_and_its_phases_add_up() -> Result<(), Failed> {
-    let outcome = run(&tiny(Touch::All), &mut Silent)?;
+    let outcome = run(TINY, &mut Silent)?;
     check_file(&outcome)?;
     let records = &outcome.document.records;
     let found: BTreeSet<(&str, &str)> =
@@ -92,8 +81,7 @@ fn every_way_is_measured_and_its_phases_add_up() -> Result<(), Failed> {
 }
 
 fn untouched_memory_has_no_page_tables() -> Result<(), Failed> {
-    let options = CreationOptions { sizes: Some(vec![Size(64 << 20)]), fds: 0, vmas: 0, ..tiny(Touch::None) };
-    let outcome = run(&options, &mut Silent)?;
+    let outcome = run("creation --sizes 64M --touch none --quick", &mut Silent)?;
     let fork = outcome.document.records.iter().find(|record| record.method == "fork-4k").unwrap();
     // 64 MB touched would need 32 page tables of 4 KB.
     assert!(fork.observed["facts"]["page_table_bytes"].as_u64().unwrap() < 32 * 4096, "{fork:?}");
@@ -103,7 +91,7 @@ fn untouched_memory_has_no_page_tables() -> Result<(), Failed> {
 
 fn an_interrupted_run_keeps_what_is_measured() -> Result<(), Failed> {
     // Parents of four or five kinds are prepared, then some rounds are made.
-    let outcome = run(&tiny(Touch::All), &mut StopAfter(9))?;
+    let outcome = run(TINY, &mut StopAfter(9))?;
     let records = &outcome.document.records;
     assert!(
         !records.is_empty() && records.iter().all(|record| record.observed["ended"].as_str().unwrap() == "interrupted")
@@ -112,26 +100,17 @@ fn an_interrupted_run_keeps_what_is_measured() -> Result<(), Failed> {
 }
 
 fn the_papers_grid_is_measured_and_fitted() -> Result<(), Failed> {
-    let outcome = run(&CowModelOptions { grid: Grid::Paper, quick: true }, &mut Silent)?;
+    let outcome = run("cow-model --grid paper --quick", &mut Silent)?;
     check_file(&outcome)?;
-    let model = Model::of(&outcome.document, Method::Fork4k).ok_or("no fit")?;
-    assert_eq!(model.cells.len(), 4 * 4);
-    assert!(model.fit.coefficients.iter().all(|price| price.is_finite()), "{model:?}");
-    let forks: Vec<u64> = flashfork_bench::experiments::cow_model::times_by_forks(&outcome.document)
-        .iter()
-        .map(|(forks, _)| *forks)
-        .collect();
-    assert_eq!(forks, [1, 3, 10, 32, 100]);
+    let cells = outcome.document.records.iter().filter(|record| record.text("measure") == Some("cycle"));
+    assert_eq!(cells.count(), 4 * 4);
+    assert!(!outcome.table.contains("NaN") && !outcome.table.contains("inf"), "{}", outcome.table);
+    assert_eq!(numbers(&outcome.document.records, "forks"), [1, 3, 10, 32, 100]);
     for part in ["each page written", "AT&T 3B2/310", "HP 9000/350", "this host, fork-4k", "0.823", "real", "wrote 0.9"]
     {
         assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
     }
     Ok(())
-}
-
-/// Options with nothing asked for.
-fn looks() -> WriteFractionOptions {
-    WriteFractionOptions { after: 0.2, during: 0.2, runs: 1, ..WriteFractionOptions::default() }
 }
 
 /// The share of blocks of one size that changed, and how many did.
@@ -142,7 +121,7 @@ fn changed(outcome: &Outcome, name: &str, granule: u64) -> (f64, u64) {
 }
 
 fn ready_runs_change_some_of_their_memory() -> Result<(), Failed> {
-    let outcome = run(&WriteFractionOptions { ready: Some(Ready::ALL.to_vec()), ..looks() }, &mut Silent)?;
+    let outcome = run("write-fraction", &mut Silent)?;
     for name in ["cpython", "emacs-hanoi", "sqlite", "redis"] {
         // Not every machine has all four; what is missing is said to be so.
         if outcome.document.missing.iter().any(|missing| missing.cell == name) {
@@ -167,9 +146,8 @@ fn a_command_that_stops_itself_sets_its_moments() -> Result<(), Failed> {
     let script = "import os, signal, mmap\nm = mmap.mmap(-1, 400 * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
                   for i in range(400): m[i * 4096] = 1\nos.kill(os.getpid(), signal.SIGSTOP)\n\
                   for i in range(300): m[i * 4096] = 2\nos.kill(os.getpid(), signal.SIGSTOP)\n";
-    let command = ["python3", "-S", "-c", script].map(OsString::from).to_vec();
-    let options = WriteFractionOptions { command, after: 60.0, during: 60.0, runs: 2, ..looks() };
-    let outcome = run(&options, &mut Silent)?;
+    let options = ["write-fraction", "--after", "60", "--for", "60", "--runs", "2", "--"];
+    let outcome = run_words(options.into_iter().chain(["python3", "-S", "-c", script]), &mut Silent)?;
     let pages = outcome.document.records.iter().find(|record| record.chosen["granule"] == 4096).unwrap();
     assert_eq!(pages.n, 2);
     for changed in pages.observed["changed"].as_array().unwrap() {
@@ -179,22 +157,19 @@ fn a_command_that_stops_itself_sets_its_moments() -> Result<(), Failed> {
 }
 
 fn what_can_not_be_looked_at_is_an_error_in_one_line() -> Result<(), Failed> {
-    let run = |options: WriteFractionOptions| run(&options, &mut Silent).unwrap_err().to_string();
-    let command = |words: &[&str]| WriteFractionOptions {
-        command: words.iter().map(OsString::from).collect(),
-        after: 30.0,
-        ..looks()
+    let error = |options: &[&str]| {
+        let words = ["write-fraction", "--after", "30"].into_iter().chain(options.iter().copied());
+        run_words(words, &mut Silent).unwrap_err().to_string()
     };
-    assert!(run(command(&["sh", "-c", "exit 3"])).contains("ended (exit status: 3) before it was looked at"));
-    assert!(run(command(&["/no/such/program"])).contains("/no/such/program"));
-    assert_eq!(run(WriteFractionOptions { pid: Some(i32::MAX - 1), ..looks() }), "there is no process 2147483646");
-    let own = std::process::id() as i32;
-    assert!(run(WriteFractionOptions { pid: Some(own), ..looks() }).contains("can't stop and look at itself"));
+    assert!(error(&["--", "sh", "-c", "exit 3"]).contains("ended (exit status: 3) before it was looked at"));
+    assert!(error(&["--", "/no/such/program"]).contains("/no/such/program"));
+    assert_eq!(error(&["--pid", "2147483646"]), "there is no process 2147483646");
+    assert!(error(&["--pid", &std::process::id().to_string()]).contains("can't stop and look at itself"));
     Ok(())
 }
 
 fn first_writes_are_measured_for_every_method() -> Result<(), Failed> {
-    let outcome = run(&FaultOptions { size: Size(8 << 20), quick: true }, &mut Silent)?;
+    let outcome = run("fault --size 8M --quick", &mut Silent)?;
     check_file(&outcome)?;
     for method in ["fork-4k", "seal"] {
         for measure in ["first_write", "next_write"] {
@@ -207,7 +182,7 @@ fn first_writes_are_measured_for_every_method() -> Result<(), Failed> {
 }
 
 fn walks_are_measured_for_every_mix() -> Result<(), Failed> {
-    let outcome = run(&AccessMixOptions { size: Size(64 << 20), quick: true }, &mut Silent)?;
+    let outcome = run("access-mix --size 64M --quick", &mut Silent)?;
     check_file(&outcome)?;
     for method in ["fork-4k", "seal"] {
         let found: BTreeSet<(u64, u64)> = outcome
@@ -268,17 +243,15 @@ fn pages_of_the_hosts_pool_are_measured_where_there_are_some() -> Result<(), Fai
         eprintln!("skipped: no huge pages can be reserved here (not root, or memory is too scattered)");
         return Ok(());
     };
-    let size = Size(8 << 20);
-    let sizes = Some(vec![size]);
-    let outcomes = [
-        run(&CreationOptions { sizes: sizes.clone(), quick: true, ..CreationOptions::default() }, &mut Silent)?,
-        run(&ForkOptions { sizes, rounds: Some(1), concurrent: Some(2), ..ForkOptions::default() }, &mut Silent)?,
-        run(&FaultOptions { size, quick: true }, &mut Silent)?,
-        run(&AccessMixOptions { size, quick: true }, &mut Silent)?,
-        run(&CowModelOptions { grid: Grid::Modern, quick: true }, &mut Silent)?,
-    ];
-    for outcome in &outcomes {
-        check_file(outcome)?;
+    for command in [
+        "creation --sizes 8M --quick",
+        "fork --sizes 8M --rounds 1 --concurrent 2",
+        "fault --size 8M --quick",
+        "access-mix --size 8M --quick",
+        "cow-model --quick",
+    ] {
+        let outcome = run(command, &mut Silent)?;
+        check_file(&outcome)?;
         let document = &outcome.document;
         let found = document.records.iter().find(|record| record.method == "fork-hugetlb");
         let record = found.unwrap_or_else(|| panic!("{:?}", document.missing));
@@ -291,10 +264,9 @@ fn pages_of_the_hosts_pool_are_measured_where_there_are_some() -> Result<(), Fai
     }
     // One page doesn't fit into the first, and the pool has not enough for the second.
     for (size, cell, why) in
-        [(1 << 20, "fork-hugetlb 1 MB", "no multiple"), (256 << 20, "fork-hugetlb 256 MB", "vm.nr_hugepages=")]
+        [("1M", "fork-hugetlb 1 MB", "no multiple"), ("256M", "fork-hugetlb 256 MB", "vm.nr_hugepages=")]
     {
-        let options = CreationOptions { sizes: Some(vec![Size(size)]), fds: 0, vmas: 0, ..tiny(Touch::All) };
-        let missing = run(&options, &mut StopAfter(7))?.document.missing;
+        let missing = run(&format!("creation --sizes {size} --quick"), &mut StopAfter(7))?.document.missing;
         assert!(missing.iter().any(|left| left.cell == cell && left.reason.contains(why)), "{missing:?}");
     }
     Ok(())
@@ -302,8 +274,7 @@ fn pages_of_the_hosts_pool_are_measured_where_there_are_some() -> Result<(), Fai
 
 /// A clone that doesn't live, or a parent whose memory changed, is an error of the run.
 fn clones_live_at_once_and_their_memory_is_counted() -> Result<(), Failed> {
-    let options = ClonesOptions { count: 12, others: 3, size: Size(8 << 20), pages: 4, rounds: 2 };
-    let outcome = run(&options, &mut Silent)?;
+    let outcome = run("clones --count 12 --others 3 --size 8M --pages 4 --rounds 2", &mut Silent)?;
     check_file(&outcome)?;
     for method in ["fork-4k", "seal"] {
         for measure in ["alive", "forks", "memory_each"] {
@@ -317,7 +288,7 @@ fn clones_live_at_once_and_their_memory_is_counted() -> Result<(), Failed> {
 
 /// A page that isn't rolled back is an error of the run.
 fn regions_and_a_process_go_back() -> Result<(), Failed> {
-    let outcome = run(&RollbackOptions { size: Size(8 << 20), quick: true }, &mut Silent)?;
+    let outcome = run("rollback --size 8M --quick", &mut Silent)?;
     check_file(&outcome)?;
     for method in ["region-4k", "process"] {
         for pages in [1, 10, 100, 1000] {
@@ -330,18 +301,20 @@ fn regions_and_a_process_go_back() -> Result<(), Failed> {
 }
 
 fn main() -> ExitCode {
-    here::main([
-        ("clones::clones_live_at_once_and_their_memory_is_counted", clones_live_at_once_and_their_memory_is_counted),
-        ("rollback::regions_and_a_process_go_back", regions_and_a_process_go_back),
-        ("pages_of_the_hosts_pool_are_measured", pages_of_the_hosts_pool_are_measured_where_there_are_some),
-        ("access::first_writes_are_measured_for_every_method", first_writes_are_measured_for_every_method),
-        ("access::walks_are_measured_for_every_mix", walks_are_measured_for_every_mix),
-        ("write_fraction::ready_runs_change_some_of_their_memory", ready_runs_change_some_of_their_memory),
-        ("write_fraction::a_command_that_stops_itself_sets_its_moments", a_command_that_stops_itself_sets_its_moments),
-        ("write_fraction::what_can_not_be_looked_at_is_an_error", what_can_not_be_looked_at_is_an_error_in_one_line),
-        ("cow_model::the_papers_grid_is_measured_and_fitted", the_papers_grid_is_measured_and_fitted),
-        ("creation::every_way_is_measured_and_its_phases_add_up", every_way_is_measured_and_its_phases_add_up),
-        ("creation::untouched_memory_has_no_page_tables", untouched_memory_has_no_page_tables),
-        ("creation::an_interrupted_run_keeps_what_is_measured", an_interrupted_run_keeps_what_is_measured),
-    ])
+    here::main(|| {
+        here::trials![
+            clones_live_at_once_and_their_memory_is_counted,
+            regions_and_a_process_go_back,
+            pages_of_the_hosts_pool_are_measured_where_there_are_some,
+            first_writes_are_measured_for_every_method,
+            walks_are_measured_for_every_mix,
+            ready_runs_change_some_of_their_memory,
+            a_command_that_stops_itself_sets_its_moments,
+            what_can_not_be_looked_at_is_an_error_in_one_line,
+            the_papers_grid_is_measured_and_fitted,
+            every_way_is_measured_and_its_phases_add_up,
+            untouched_memory_has_no_page_tables,
+            an_interrupted_run_keeps_what_is_measured,
+        ]
+    })
 }

@@ -4,14 +4,13 @@ mod here;
 
 use std::{path::Path, process::ExitCode};
 
-use flashfork_bench::experiments::unit_test::UnitTestOptions;
 use flashfork_measure::{Outcome, Record, Result, Silent};
-use flashfork_terminal::size::Size;
 use here::run;
 use libtest_mimic::Failed;
 
-fn options(size: u64, jobs: u32, cache: Option<&Path>) -> UnitTestOptions {
-    UnitTestOptions { size: Size(size), jobs, rounds: 3, cache: cache.map(Path::to_path_buf) }
+fn measure(size: &str, jobs: u32, cache: &Path) -> Result<Outcome> {
+    let command = format!("unit-test --size {size} --jobs {jobs} --rounds 3 --cache {}", cache.display());
+    run(&command, &mut Silent)
 }
 
 fn records<'a>(outcome: &'a Outcome, method: &str, phase: &str) -> Vec<&'a Record> {
@@ -22,7 +21,7 @@ fn records<'a>(outcome: &'a Outcome, method: &str, phase: &str) -> Vec<&'a Recor
 /// The run itself fails unless every clone found what its parent had counted and every checksum stayed the same.
 fn every_method_runs_every_test_in_clones() -> Result<(), Failed> {
     let cache = tempfile::tempdir()?;
-    let outcome = run(&options(4 << 20, 1, Some(cache.path())), &mut Silent)?;
+    let outcome = measure("4M", 1, cache.path())?;
     for method in ["fork-4k", "seal"] {
         for phase in ["clone", "test", "reap", "whole"] {
             let records = records(&outcome, method, phase);
@@ -43,30 +42,29 @@ fn every_method_runs_every_test_in_clones() -> Result<(), Failed> {
 
 fn jobs_run_side_by_side_and_share_one_image() -> Result<(), Failed> {
     let cache = tempfile::tempdir()?;
-    let first = run(&options(2 << 20, 2, Some(cache.path())), &mut Silent)?;
+    let first = measure("2M", 2, cache.path())?;
     assert_eq!(records(&first, "seal", "initialise")[0].n, 2);
     assert!(records(&first, "seal", "whole").iter().all(|record| record.n == 60));
     assert_eq!(std::fs::read_dir(cache.path())?.count(), 1);
-    let second = run(&options(2 << 20, 2, Some(cache.path())), &mut Silent)?;
+    let second = measure("2M", 2, cache.path())?;
     assert!(records(&second, "image", "build image").is_empty(), "the kept image was not taken");
     Ok(())
 }
 
 fn what_does_not_fit_is_refused_before_anything_is_built() -> Result<(), Failed> {
     let cache = tempfile::tempdir()?;
-    let error = run(&options(1 << 50, 1, Some(cache.path())), &mut Silent).unwrap_err().to_string();
+    let error = measure("1024T", 1, cache.path()).unwrap_err().to_string();
     assert!(error.contains("needs") && error.contains("1024T"), "{error}");
     assert_eq!(std::fs::read_dir(cache.path())?.count(), 0);
     Ok(())
 }
 
 fn main() -> ExitCode {
-    here::main([
-        ("every_method_runs_every_test_in_clones", every_method_runs_every_test_in_clones),
-        ("jobs_run_side_by_side_and_share_one_image", jobs_run_side_by_side_and_share_one_image),
-        (
-            "what_does_not_fit_is_refused_before_anything_is_built",
+    here::main(|| {
+        here::trials![
+            every_method_runs_every_test_in_clones,
+            jobs_run_side_by_side_and_share_one_image,
             what_does_not_fit_is_refused_before_anything_is_built,
-        ),
-    ])
+        ]
+    })
 }

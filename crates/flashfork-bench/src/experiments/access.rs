@@ -9,8 +9,8 @@ mod report;
 mod rounds;
 mod subject;
 
-pub use mix::{MIXES, SHARES};
-pub(crate) use subject::AccessSubject;
+pub use mix::MIXES;
+pub use subject::AccessSubject;
 
 use crate::once::size_that;
 use flashfork_measure::{Document, Effort, Experiment, Registered, Result, Run};

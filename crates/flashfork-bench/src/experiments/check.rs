@@ -8,11 +8,9 @@ mod report;
 mod rounds;
 mod tool;
 
-pub use tool::{Checked, Tool};
-
 use flashfork_measure::{Document, Experiment, Result, Run};
 
-pub(crate) const EXPERIMENT: &str = "check";
+pub const EXPERIMENT: &str = "check";
 
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -7,7 +7,7 @@
 
 mod subject;
 
-pub(crate) use subject::ClonesSubject;
+pub use subject::ClonesSubject;
 
 use serde_json::json;
 
@@ -25,7 +25,7 @@ use flashfork_terminal::{
 };
 use subject::{Ask, Reply};
 
-pub(crate) const EXPERIMENT: &str = "clones";
+pub const EXPERIMENT: &str = "clones";
 
 /// What SPECIFICATION.md promises of 1,000 sealed clones at 1 GB: seconds for all, bytes for each.
 const TARGETS: (f64, f64) = (1.0, 300.0 * 1024.0);

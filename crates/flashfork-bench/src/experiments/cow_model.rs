@@ -13,12 +13,12 @@ mod rounds;
 mod subject;
 
 pub use grid::Grid;
-pub use model::{Cell, Line, Model, PAPER, PAPER_MERIT, PaperLine, copy_rate, times_by_forks};
-pub(crate) use subject::{Ask, CowSubject};
+pub use model::{Model, PAPER_MERIT, copy_rate};
+pub use subject::{Ask, CowSubject};
 
 use flashfork_measure::{Document, Effort, Experiment, Registered, Result, Run};
 
-pub(crate) const EXPERIMENT: &str = "cow-model";
+pub const EXPERIMENT: &str = "cow-model";
 
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -15,13 +15,13 @@ mod rounds;
 mod subject;
 mod way;
 
-pub(crate) use subject::{Ask, CreationSubject, Spec};
+pub use subject::{Ask, CreationSubject, Spec};
 pub use way::{Phase, Then, Way};
 
 use flashfork_measure::{Document, Effort, Experiment, Registered, Result, Run};
 use flashfork_terminal::size::Size;
 
-pub(crate) const EXPERIMENT: &str = "creation";
+pub const EXPERIMENT: &str = "creation";
 
 /// Sizes of the parent's memory unless others are asked for: those of the book's table, then those of today.
 const SIZES: [&str; 6] = ["1.7M", "2.7M", "11.7M", "64M", "256M", "1G"];
@@ -63,7 +63,7 @@ pub enum Touch {
 }
 
 impl CreationOptions {
-    pub(super) fn bytes(&self) -> Vec<u64> {
+    pub fn bytes(&self) -> Vec<u64> {
         let default = || if self.quick { &QUICK[..] } else { &SIZES[..] };
         let mut sizes: Vec<u64> = match &self.sizes {
             Some(sizes) => sizes.iter().map(|size| size.0).collect(),

@@ -6,7 +6,7 @@
 
 mod subject;
 
-pub(crate) use subject::ShapeSubject;
+pub use subject::ShapeSubject;
 
 use flashfork::CostModel;
 use flashfork_advise::Engine;

@@ -21,9 +21,9 @@ mod targets;
 mod tmpfs;
 mod touch;
 
-pub(crate) use probe::{Batch, Probe};
-pub(crate) use sealing::SealingSubject;
-pub(crate) use subject::{Ask, ForkSubject};
+pub use probe::{Batch, Probe};
+pub use sealing::SealingSubject;
+pub use subject::{Ask, ForkSubject};
 
 use crate::once::{count, size_that};
 use crate::subjects::parent;
@@ -31,7 +31,7 @@ use flashfork_measure::{Deadline, Document, Experiment, Registered, Result, Run}
 use flashfork_terminal::size::Size;
 use plan::Plan;
 
-pub(crate) const EXPERIMENT: &str = "fork";
+pub const EXPERIMENT: &str = "fork";
 
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -64,7 +64,7 @@ const STEP: u64 = 512 << 20;
 
 impl ForkOptions {
     /// The sizes asked for, in whichever way.
-    pub(super) fn asked(&self) -> Option<Vec<u64>> {
+    pub fn asked(&self) -> Option<Vec<u64>> {
         let listed = self.sizes.as_ref().map(|sizes| sizes.iter().map(|size| size.0).collect());
         listed.or_else(|| self.up_to.map(|last| (1..=last.0 / STEP).map(|step| step * STEP).collect()))
     }

@@ -30,7 +30,7 @@ use flashfork_measure::{Document, Experiment, OrCant, Places, Result, Run, WorkD
 use flashfork_terminal::size::{self, Size};
 use process::Setup;
 
-pub(crate) const EXPERIMENT: &str = "fuzz";
+pub const EXPERIMENT: &str = "fuzz";
 
 /// Left to AFL and the rest of the machine.
 const RESERVE: u64 = 512 << 20;

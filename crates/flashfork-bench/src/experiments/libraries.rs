@@ -7,7 +7,7 @@
 
 mod subject;
 
-pub(crate) use subject::LibrariesSubject;
+pub use subject::LibrariesSubject;
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use flashfork_measure::{
 use flashfork_terminal::table::{render, time};
 use subject::{Ask, Phases, Spec, Task, Way};
 
-pub(crate) const EXPERIMENT: &str = "libraries";
+pub const EXPERIMENT: &str = "libraries";
 
 /// What SPECIFICATION.md promises of 20 libraries: the fork takes at most this share of one with their data left out.
 const PROMISED: (u64, f64) = (20, 0.6);

@@ -1,30 +1,30 @@
 //! Every experiment there is: command line, `bench all`, workers and man pages follow from [`ALL`].
 
-pub mod access;
-pub mod check;
-pub mod clones;
-pub mod cow_model;
-pub mod creation;
-pub mod forecasts;
-pub mod fork;
-pub mod fuzz;
-pub mod libraries;
-pub mod policy;
-pub mod profile;
-pub mod pytest;
-pub mod redis;
-pub mod rollback;
-pub mod seal_threads;
-pub mod threads;
-pub mod unit_test;
-pub mod vm_clone;
-pub mod vm_fork;
-pub mod vm_fuzz;
-pub mod vm_jobs;
-pub mod vm_memory;
-pub mod vm_tree;
-pub mod warm;
-pub mod write_fraction;
+pub(crate) mod access;
+mod check;
+mod clones;
+pub(crate) mod cow_model;
+pub(crate) mod creation;
+mod forecasts;
+pub(crate) mod fork;
+mod fuzz;
+mod libraries;
+mod policy;
+mod profile;
+mod pytest;
+mod redis;
+mod rollback;
+mod seal_threads;
+mod threads;
+mod unit_test;
+pub(crate) mod vm_clone;
+mod vm_fork;
+mod vm_fuzz;
+mod vm_jobs;
+mod vm_memory;
+mod vm_tree;
+mod warm;
+pub(crate) mod write_fraction;
 
 use flashfork_measure::{BenchError, Document, Registered, Result, experiment::Entry};
 

@@ -11,13 +11,13 @@ mod report;
 mod rounds;
 mod subject;
 
-pub(crate) use subject::PolicySubject;
+pub use subject::PolicySubject;
 
 use crate::once::{count, each_once};
 use flashfork_measure::{Document, Experiment, Registered, Result, Run};
 use flashfork_terminal::size::Size;
 
-pub(crate) const EXPERIMENT: &str = "policy";
+pub const EXPERIMENT: &str = "policy";
 
 const SIZES: [u64; 4] = [64 << 20, 256 << 20, 1 << 30, 4 << 30];
 const DIRTY: [f64; 4] = [0.0, 0.1, 1.0, 10.0];
@@ -62,17 +62,17 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl PolicyOptions {
-    pub(super) fn sizes(&self) -> Vec<u64> {
+    pub fn sizes(&self) -> Vec<u64> {
         let default = if self.quick { &SIZES[..2] } else { &SIZES[..] };
         self.sizes.as_ref().map_or_else(|| default.to_vec(), |sizes| each_once(sizes.iter().map(|size| size.0)))
     }
 
-    pub(super) fn dirty(&self) -> Vec<f64> {
+    pub fn dirty(&self) -> Vec<f64> {
         self.dirty.as_ref().map_or_else(|| DIRTY.to_vec(), |dirty| each_once(dirty.iter().copied()))
     }
 
     /// Ascending.
-    pub(super) fn forks(&self) -> Vec<usize> {
+    pub fn forks(&self) -> Vec<usize> {
         let default = if self.quick { &FORKS[..3] } else { &FORKS[..] };
         let mut forks =
             self.forks.as_ref().map_or_else(|| default.to_vec(), |n| n.iter().map(|&n| n as usize).collect());
@@ -81,7 +81,7 @@ impl PolicyOptions {
         forks
     }
 
-    pub(super) fn rounds(&self) -> usize {
+    pub fn rounds(&self) -> usize {
         self.rounds.map_or(if self.quick { 1 } else { 3 }, |n| n as usize)
     }
 }

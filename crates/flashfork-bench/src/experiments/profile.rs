@@ -18,7 +18,7 @@ use flashfork_terminal::{
 };
 use perf::Recording;
 
-pub(crate) const EXPERIMENT: &str = "profile";
+pub const EXPERIMENT: &str = "profile";
 
 /// How many functions are kept, and shown.
 const KEPT: usize = 25;

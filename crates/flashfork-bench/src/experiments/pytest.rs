@@ -19,7 +19,7 @@ use flashfork_measure::{Document, Effort, Experiment, Result, Run};
 use flashfork_terminal::size::Size;
 use std::{num::NonZeroU32, path::PathBuf};
 
-pub(crate) const EXPERIMENT: &str = "pytest";
+pub const EXPERIMENT: &str = "pytest";
 
 /// Options of the experiment.
 #[derive(Debug, Clone, clap::Args)]
@@ -60,7 +60,7 @@ pub struct PytestOptions {
 }
 
 impl PytestOptions {
-    pub(super) fn suites(&self) -> Vec<Suite> {
+    pub fn suites(&self) -> Vec<Suite> {
         asked_of(Suite::ALL, self.suites.as_deref())
     }
 

@@ -29,7 +29,7 @@ use flashfork_terminal::{
 use load::Load;
 use server::Server;
 
-pub(crate) const EXPERIMENT: &str = "redis";
+pub const EXPERIMENT: &str = "redis";
 
 /// Percentiles of the paper's table 4, with its latencies in milliseconds: fork and on-demand fork.
 const PAPER: [(f64, f64, f64); 6] = [

@@ -15,9 +15,9 @@ mod pages;
 mod process;
 mod subject;
 
-pub(crate) use cycle::CycleSubject;
-pub(crate) use process::ProcessSubject;
-pub(crate) use subject::RollbackSubject;
+pub use cycle::CycleSubject;
+pub use process::ProcessSubject;
+pub use subject::RollbackSubject;
 
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ use flashfork_terminal::{
 use pages::Accesses;
 use subject::Ask;
 
-pub(crate) const EXPERIMENT: &str = "rollback";
+pub const EXPERIMENT: &str = "rollback";
 
 /// How many pages are written between two rollbacks.
 const WRITTEN: [usize; 4] = [1, 10, 100, 1000];
@@ -84,7 +84,7 @@ pub struct RollbackOptions {
 /// What is measured, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Measure {
+pub enum Measure {
     /// Going back.
     Rollback,
     /// Writing the pages before that.

@@ -6,7 +6,7 @@
 
 mod subject;
 
-pub(crate) use subject::SealThreadsSubject;
+pub use subject::SealThreadsSubject;
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use flashfork_terminal::{
 };
 use subject::{Ask, Reply, Spec};
 
-pub(crate) const EXPERIMENT: &str = "seal-threads";
+pub const EXPERIMENT: &str = "seal-threads";
 
 /// SIGSTOP and SIGCONT in records.
 const BASELINE: &str = "sigstop";

@@ -22,7 +22,7 @@ use flashfork_measure::{Document, Effort, Experiment, Result, Run};
 use flashfork_terminal::size::Size;
 use std::path::PathBuf;
 
-pub(crate) const EXPERIMENT: &str = "threads";
+pub const EXPERIMENT: &str = "threads";
 
 /// Options of the experiment.
 #[derive(Debug, Clone, clap::Args)]

@@ -13,7 +13,7 @@ mod report;
 mod rounds;
 mod subject;
 
-pub(crate) use subject::UnitTestSubject;
+pub use subject::UnitTestSubject;
 
 use crate::once::count;
 use crate::subjects::{database::Image, memory, parent};
@@ -21,7 +21,7 @@ use flashfork_measure::{Document, Experiment, Registered, Result, Run, WorkDir, 
 use flashfork_terminal::size::{self, Size};
 use std::path::PathBuf;
 
-pub(crate) const EXPERIMENT: &str = "unit-test";
+pub const EXPERIMENT: &str = "unit-test";
 
 /// Options of the experiment.
 #[derive(Debug, Clone, clap::Args)]

@@ -22,7 +22,7 @@ use flashfork_measure::{Document, Experiment, Result, Run};
 use flashfork_terminal::size::Size;
 use plan::Plan;
 
-pub(crate) const EXPERIMENT: &str = "vm-clone";
+pub const EXPERIMENT: &str = "vm-clone";
 
 /// What runs in the virtual machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, strum::AsRefStr)]
@@ -58,7 +58,7 @@ pub struct VmCloneOptions {
 }
 
 /// A size that guests can have on pages of every kind.
-pub(crate) fn guest_memory(text: &str) -> Result<Size, String> {
+pub fn guest_memory(text: &str) -> Result<Size, String> {
     size_that(text, |bytes| bytes > 0 && bytes.is_multiple_of(2 << 20), "is no multiple of 2M above zero")
 }
 

@@ -30,7 +30,7 @@ use flashfork_measure::{Document, Experiment, Result, Run};
 use flashfork_terminal::size::Size;
 use found::Guest;
 
-pub(crate) const EXPERIMENT: &str = "vm-fork";
+pub const EXPERIMENT: &str = "vm-fork";
 
 /// Left to the rest of the machine.
 const RESERVE: u64 = 512 << 20;
@@ -62,7 +62,7 @@ pub struct VmForkOptions {
 
 impl VmForkOptions {
     /// Ascending, each once, in bytes.
-    pub(super) fn sizes(&self) -> Vec<u64> {
+    pub fn sizes(&self) -> Vec<u64> {
         let mut sizes: Vec<u64> = self.sizes.iter().map(|size| size.0).collect();
         sizes.sort_unstable();
         sizes.dedup();

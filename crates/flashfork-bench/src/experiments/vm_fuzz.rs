@@ -27,7 +27,7 @@ use code::MOST;
 use flashfork_measure::{Document, Experiment, Result, Run};
 use flashfork_terminal::size::Size;
 
-pub(crate) const EXPERIMENT: &str = "vm-fuzz";
+pub const EXPERIMENT: &str = "vm-fuzz";
 
 /// Left to the rest of the machine and to the clones.
 const RESERVE: u64 = 512 << 20;

@@ -31,7 +31,7 @@ use found::Work;
 use found::{Cell, Method};
 use guests::{Guests, Kind};
 
-pub(crate) const EXPERIMENT: &str = "vm-jobs";
+pub const EXPERIMENT: &str = "vm-jobs";
 
 /// Left to the rest of the machine and to what clones write.
 const RESERVE: u64 = 1 << 30;
@@ -56,7 +56,7 @@ pub struct VmJobsOptions {
 
 impl VmJobsOptions {
     /// Each once, in table order.
-    pub(super) fn works(&self) -> Vec<Work> {
+    pub fn works(&self) -> Vec<Work> {
         asked_of(Work::ALL, Some(&self.jobs))
     }
 

@@ -24,7 +24,7 @@ use crate::subjects::{
 use flashfork_measure::{Document, Experiment, Result, Run};
 use flashfork_terminal::size::Size;
 
-pub(crate) const EXPERIMENT: &str = "vm-memory";
+pub const EXPERIMENT: &str = "vm-memory";
 
 /// Left to the rest of the machine.
 const RESERVE: u64 = 512 << 20;

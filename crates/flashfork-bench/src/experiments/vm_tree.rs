@@ -33,7 +33,7 @@ use flashfork_image::guest::Guest;
 use flashfork_measure::{BenchError, Document, Effort, Experiment, Places, Result, Run};
 use found::{Found, WAYS};
 
-pub(crate) const EXPERIMENT: &str = "vm-tree";
+pub const EXPERIMENT: &str = "vm-tree";
 
 /// Memory of every guest in MiB.
 const MEMORY_MIB: u32 = 256;

@@ -17,7 +17,7 @@ pub use program::Program;
 use crate::once::asked_of;
 use flashfork_measure::{Document, Effort, Experiment, Result, Run};
 
-pub(crate) const EXPERIMENT: &str = "warm";
+pub const EXPERIMENT: &str = "warm";
 
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -33,7 +33,7 @@ pub struct WarmOptions {
 }
 
 impl WarmOptions {
-    pub(super) fn programs(&self) -> Vec<Program> {
+    pub fn programs(&self) -> Vec<Program> {
         asked_of(Program::ALL, self.programs.as_deref())
     }
 

@@ -10,13 +10,11 @@ mod program;
 mod report;
 mod runs;
 
-pub use report::PAPER;
-
 use crate::once::count;
 use flashfork_measure::{Document, Experiment, Result, Run};
 use std::ffi::OsString;
 
-pub(crate) const EXPERIMENT: &str = "write-fraction";
+pub const EXPERIMENT: &str = "write-fraction";
 
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -33,7 +33,7 @@ type Axes<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
 type Drawn = Result<(), Box<dyn Error>>;
 
 /// A figure. All lengths in here are in pixels.
-pub(super) struct Chart<'a> {
+pub struct Chart<'a> {
     /// What is drawn.
     pub series: &'a Series,
     /// Where it was measured.
@@ -41,7 +41,7 @@ pub(super) struct Chart<'a> {
 }
 
 impl Chart<'_> {
-    pub(super) fn draw(&self) -> Result<String, Box<dyn Error>> {
+    pub fn draw(&self) -> Result<String, Box<dyn Error>> {
         let mut svg = String::new();
         {
             let area = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();

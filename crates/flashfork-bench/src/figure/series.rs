@@ -8,7 +8,7 @@ use flashfork_measure::{BenchError, Record, Result, Summary};
 use flashfork_terminal::size::Size;
 
 /// Everything the figure shows, in microseconds.
-pub(super) struct Series {
+pub struct Series {
     /// What it says around the lines.
     pub words: Words,
     /// The methods measured with memory, baseline first; none is without points.
@@ -18,7 +18,7 @@ pub(super) struct Series {
 }
 
 /// Texts of a figure.
-pub(super) struct Words {
+pub struct Words {
     pub title: &'static str,
     /// What the points are medians of.
     pub subject: &'static str,
@@ -28,7 +28,7 @@ pub(super) struct Words {
     pub times: &'static str,
 }
 
-pub(super) struct Line {
+pub struct Line {
     /// As records name it.
     pub name: String,
     /// For who doesn't know the name.
@@ -39,7 +39,7 @@ pub(super) struct Line {
 }
 
 /// One method at one size.
-pub(super) struct Point {
+pub struct Point {
     /// Bytes of memory.
     pub size: u64,
     /// The samples' summary, all above zero.
@@ -74,7 +74,7 @@ const MACHINE_LINES: [(&str, &str, RGBColor); 6] = [
 
 /// The colour of a method. Okabe and Ito's vermilion, blue and green, which colour-blind people tell apart, the first
 /// and the last darkened so that text in them can be read on white.
-pub(super) fn colour(method: Method) -> RGBColor {
+pub fn colour(method: Method) -> RGBColor {
     match method {
         Method::Fork4k => RGBColor(0xb9, 0x4a, 0x00),
         Method::ForkThp => RGBColor(0x00, 0x72, 0xb2),
@@ -97,7 +97,7 @@ fn explanation(method: Method) -> &'static str {
 
 impl Series {
     /// Picks what is to be drawn from records of virtual machines.
-    pub(super) fn of_machines(records: &[&Record]) -> Result<Self> {
+    pub fn of_machines(records: &[&Record]) -> Result<Self> {
         let exits: Vec<&Record> = records.iter().copied().filter(|record| is_first_exit(record)).collect();
         let line = |(name, what, ink): (&str, _, _)| Line::of(name, what, ink, &exits);
         let lines = MACHINE_LINES.into_iter().map(line).collect::<Result<Vec<_>, _>>()?;
@@ -105,7 +105,7 @@ impl Series {
     }
 
     /// Picks what is to be drawn from records of forks.
-    pub(super) fn of_forks(records: &[&Record]) -> Result<Self> {
+    pub fn of_forks(records: &[&Record]) -> Result<Self> {
         let calls: Vec<&Record> = records.iter().copied().filter(|record| is_idle_call(record)).collect();
         let line = |method: Method| Line::of(method.as_ref(), explanation(method), colour(method), &calls);
         let lines = Method::ALL.into_iter().map(line).collect::<Result<Vec<_>, _>>()?;
@@ -128,7 +128,7 @@ impl Series {
         Ok(Self { words, lines, empty })
     }
 
-    pub(super) fn points(&self) -> impl Iterator<Item = &Point> {
+    pub fn points(&self) -> impl Iterator<Item = &Point> {
         self.lines.iter().flat_map(|line| &line.points)
     }
 }

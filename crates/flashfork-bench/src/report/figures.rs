@@ -51,7 +51,7 @@ fn of<'a>(
     })
 }
 
-pub(super) fn number(record: &Record, name: &str) -> Option<f64> {
+pub fn number(record: &Record, name: &str) -> Option<f64> {
     record.chosen.get(name).and_then(Value::as_f64)
 }
 

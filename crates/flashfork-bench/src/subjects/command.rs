@@ -11,21 +11,21 @@ use super::clock::micros;
 use flashfork_measure::{BenchError, OrCant, Result};
 
 /// A command that reads nothing, out of reach of the terminal's Ctrl-C, which ends the experiment after it.
-pub(crate) fn apart(program: &Path) -> Command {
+pub fn apart(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).process_group(0);
     command
 }
 
 /// One that finds templates by their `names`.
-pub(crate) fn flashfork(program: &Path, names: &Path) -> Command {
+pub fn flashfork(program: &Path, names: &Path) -> Command {
     let mut command = apart(program);
     command.env("XDG_RUNTIME_DIR", names);
     command
 }
 
 /// For a new process, before it becomes a program: its CPU, and that it dies with this one. Makes system calls only.
-pub(crate) fn on_one_cpu(cpu: usize) -> io::Result<()> {
+pub fn on_one_cpu(cpu: usize) -> io::Result<()> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu);
     sched_setaffinity(None, &cpus)?;
@@ -33,7 +33,7 @@ pub(crate) fn on_one_cpu(cpu: usize) -> io::Result<()> {
 }
 
 /// Runs what compiles a program.
-pub(crate) fn compile(command: &mut Command) -> Result {
+pub fn compile(command: &mut Command) -> Result {
     let output = command.stdin(Stdio::null()).output().or_cant(format_args!("run {command:?}"))?;
     if output.status.success() {
         return Ok(());
@@ -45,20 +45,20 @@ pub(crate) fn compile(command: &mut Command) -> Result {
 }
 
 /// Compiles a C file.
-pub(crate) fn cc(options: &[&str], source: &Path, to: &Path) -> Result {
+pub fn cc(options: &[&str], source: &Path, to: &Path) -> Result {
     compile(Command::new("cc").args(options).arg("-o").arg(to).arg(source))
         .map_err(|error| BenchError::Unable(format!("{error} (C needs Debian's packages gcc and libc6-dev)")))
 }
 
 /// What a program has printed.
-pub(crate) struct Printed {
+pub struct Printed {
     pub output: Vec<u8>,
     /// Microseconds until its line was there.
     pub line: Option<f64>,
 }
 
 /// Reads what a child prints, to its end; how long after `begin` it had printed `line`.
-pub(crate) fn printed(child: &mut Child, line: &[u8], begin: Instant) -> io::Result<Printed> {
+pub fn printed(child: &mut Child, line: &[u8], begin: Instant) -> io::Result<Printed> {
     let mut printed = Printed { output: Vec::new(), line: None };
     let Some(pipe) = &mut child.stdout else { return Ok(printed) };
     let mut part = [0; 64];
@@ -74,6 +74,6 @@ pub(crate) fn printed(child: &mut Child, line: &[u8], begin: Instant) -> io::Res
 }
 
 /// The last line of what was said, or what to say instead.
-pub(crate) fn last_line(said: &[u8], instead: &str) -> String {
+pub fn last_line(said: &[u8], instead: &str) -> String {
     String::from_utf8_lossy(said).trim().lines().last().unwrap_or(instead).to_owned()
 }

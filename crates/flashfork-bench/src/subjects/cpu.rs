@@ -2,7 +2,7 @@
 
 /// Time of the processor in user and system mode, of this process and its reaped children, in microseconds.
 /// `getrusage(2)`.
-pub(crate) fn cpu_time() -> (f64, f64) {
+pub fn cpu_time() -> (f64, f64) {
     let mut sum = (0.0, 0.0);
     for who in [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN] {
         // SAFETY: all zeroes is a valid rusage, and the call fills it; it can't fail with these arguments.

@@ -90,7 +90,7 @@ pub fn names(db: &Connection) -> Result<Vec<String>> {
 }
 
 /// An SQLite error as this crate's.
-pub(crate) fn failed(what: impl Into<String>, error: rusqlite::Error) -> BenchError {
+pub fn failed(what: impl Into<String>, error: rusqlite::Error) -> BenchError {
     BenchError::system(what, io::Error::other(error))
 }
 
@@ -128,7 +128,7 @@ fn build(path: &Path, size: u64) -> Result {
 
 /// A database in memory, for tests.
 #[cfg(test)]
-pub(crate) fn in_memory(size: u64) -> Connection {
+pub fn in_memory(size: u64) -> Connection {
     let dir = tempfile::tempdir().unwrap();
     load(&Image::obtain(size, dir.path(), dir.path()).unwrap().path).unwrap()
 }

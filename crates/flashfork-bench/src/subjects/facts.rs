@@ -11,7 +11,7 @@ const HUGE_KEYS: [&str; 4] = ["AnonHugePages", "ShmemPmdMapped", "Private_Hugetl
 
 /// The calling process, and how its region is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Facts {
+pub struct Facts {
     /// Memory mappings.
     pub vmas: usize,
     /// Page tables, in bytes (`VmPTE`).
@@ -24,7 +24,7 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Reads them from `/proc/self`.
-    pub(crate) fn read(region: &Region) -> Result<Self> {
+    pub fn read(region: &Region) -> Result<Self> {
         let failed = |error: procfs::ProcError| BenchError::system("read /proc/self", io_error(error));
         let process = Process::myself().map_err(failed)?;
         let status = process.status().map_err(failed)?;

@@ -11,11 +11,11 @@ const STAND_BY: &str = "trap '' HUP INT TERM; all=; while read -r pid; do all=\"
 
 /// Ends the templates it was told of.
 #[derive(Debug)]
-pub(crate) struct Guard(Child);
+pub struct Guard(Child);
 
 impl Guard {
     /// None yet.
-    pub(crate) fn start() -> Result<Self> {
+    pub fn start() -> Result<Self> {
         let mut guard = Command::new("/bin/sh");
         guard.args(["-c", STAND_BY]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Out of reach of the terminal's Ctrl-C.
@@ -24,7 +24,7 @@ impl Guard {
     }
 
     /// Tells it of one.
-    pub(crate) fn watch(&mut self, pid: u32) -> Result {
+    pub fn watch(&mut self, pid: u32) -> Result {
         let told = self.0.stdin.as_mut().map_or(Ok(()), |pipe| writeln!(pipe, "{pid}"));
         told.or_cant("tell the guard")
     }

@@ -10,7 +10,7 @@ use procfs::{Current, Meminfo};
 use flashfork_measure::{BenchError, Result};
 
 #[derive(Debug)]
-pub(crate) enum Counter {
+pub enum Counter {
     /// What processes started from now on are charged with.
     Cgroup(Cgroup),
     /// Less of `MemAvailable`: others that take or give back memory meanwhile are counted too.
@@ -19,7 +19,7 @@ pub(crate) enum Counter {
 
 /// A memory cgroup that this process is in until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Cgroup {
+pub struct Cgroup {
     dir: PathBuf,
     usage: &'static str,
     /// Where this process was before.
@@ -28,12 +28,12 @@ pub(crate) struct Cgroup {
 
 impl Counter {
     /// The better one that can be had here.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Cgroup::enter().map_or(Self::MemAvailable, Self::Cgroup)
     }
 
     /// As records name it.
-    pub(crate) fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Cgroup(_) => "their memory cgroup",
             Self::MemAvailable => "difference of MemAvailable",
@@ -41,7 +41,7 @@ impl Counter {
     }
 
     /// Bytes that are in use, from an unknown zero.
-    pub(crate) fn used(&self) -> Result<f64> {
+    pub fn used(&self) -> Result<f64> {
         match self {
             Self::Cgroup(group) => {
                 let path = group.dir.join(group.usage);
@@ -107,7 +107,7 @@ fn places(own: &str) -> Vec<(PathBuf, PathBuf, &'static str)> {
 }
 
 /// The proportional share of memory that a process maps.
-pub(crate) fn mapped(pid: u32) -> Result<u64> {
+pub fn mapped(pid: u32) -> Result<u64> {
     let rollup = Process::new(pid.cast_signed()).and_then(|process| process.smaps_rollup()).map_err(failed)?;
     Ok(rollup.memory_map_rollup.iter().filter_map(|map| map.extension.map.get("Pss")).sum())
 }

@@ -6,11 +6,11 @@ use flashfork_measure::{BenchError, Result};
 use flashfork_terminal::size::show;
 
 /// Bytes of a page of the pool, as the experiments use them.
-pub(crate) const HUGE: u64 = 2 << 20;
+pub const HUGE: u64 = 2 << 20;
 
 /// The pool at this moment, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pool {
+pub struct Pool {
     total: u64,
     free: u64,
     page_size: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Reads `/proc/meminfo`.
-    pub(crate) fn read() -> Result<Self> {
+    pub fn read() -> Result<Self> {
         let info = Meminfo::current()
             .map_err(|error| BenchError::system("read /proc/meminfo", std::io::Error::other(error)))?;
         // Reserved pages are free, but promised to somebody.
@@ -27,7 +27,7 @@ impl Pool {
     }
 
     /// Why no memory at all can be had from it, if so.
-    pub(crate) fn unusable(&self) -> Option<String> {
+    pub fn unusable(&self) -> Option<String> {
         if self.page_size != HUGE {
             return Some(format!("this host's pool has pages of {}, not of 2 MB", show(self.page_size)));
         }
@@ -39,7 +39,7 @@ impl Pool {
 
     /// Why a parent with `size` bytes can't be had from it whose writes, or whose children's, copy `copied` more, if
     /// so.
-    pub(crate) fn lacks(&self, size: u64, copied: u64) -> Option<String> {
+    pub fn lacks(&self, size: u64, copied: u64) -> Option<String> {
         if !size.is_multiple_of(HUGE) {
             return Some("the memory is no multiple of a huge page".to_owned());
         }

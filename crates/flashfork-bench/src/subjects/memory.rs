@@ -9,12 +9,12 @@ use flashfork_measure::{BenchError, OrCant, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// How much memory this process can still take.
-pub(crate) fn headroom() -> Result<Headroom> {
+pub fn headroom() -> Result<Headroom> {
     Headroom::now().or_cant("read how much memory is available")
 }
 
 /// Refuses `what` when it needs more than there is.
-pub(crate) fn require(headroom: &Headroom, what: impl Into<String>, needed: u64) -> Result {
+pub fn require(headroom: &Headroom, what: impl Into<String>, needed: u64) -> Result {
     if needed <= headroom.available {
         return Ok(());
     }
@@ -30,7 +30,7 @@ pub(crate) fn require(headroom: &Headroom, what: impl Into<String>, needed: u64)
 ///
 /// # Safety
 /// Zeros are a value of `T`, which is written to through atomics alone.
-pub(crate) unsafe fn shared<T: Sync>() -> Result<&'static T> {
+pub unsafe fn shared<T: Sync>() -> Result<&'static T> {
     let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
     // SAFETY: a new mapping at an address of the kernel's choice, page-aligned, never unmapped.
     let mapped = unsafe { mmap_anonymous(null_mut(), size_of::<T>(), prot, flags).map(|at| &*at.cast::<T>()) };
@@ -41,14 +41,14 @@ pub(crate) unsafe fn shared<T: Sync>() -> Result<&'static T> {
 /// what that finds. To a virtual machine the hypervisor gives pages that were never used, or were given back, as they
 /// are touched, which takes longer than a seal.
 #[derive(Debug)]
-pub(crate) struct Warm {
+pub struct Warm {
     at: usize,
     bytes: usize,
 }
 
 impl Warm {
     /// Touches so much, half of what is available at most.
-    pub(crate) fn hold(bytes: u64) -> Result<Self> {
+    pub fn hold(bytes: u64) -> Result<Self> {
         let bytes = bytes.min(headroom()?.available / 2) as usize;
         if bytes == 0 {
             return Ok(Self { at: 0, bytes });

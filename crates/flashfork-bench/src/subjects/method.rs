@@ -43,7 +43,7 @@ impl Method {
     }
 
     /// Whether this method's memory must be on 4 KB pages.
-    pub(crate) fn small_pages(self) -> bool {
+    pub fn small_pages(self) -> bool {
         matches!(self, Self::Fork4k | Self::Odf)
     }
 

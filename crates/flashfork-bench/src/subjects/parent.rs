@@ -11,13 +11,13 @@ use flashfork_measure::{Result, Run, Subject, Worker, pin};
 use flashfork_terminal::size::show;
 
 /// Memory left to the rest of the machine, in bytes.
-pub(crate) const RESERVE: u64 = 256 << 20;
+pub const RESERVE: u64 = 256 << 20;
 /// Below this share of huge pages, what is measured would not be huge pages.
 const MOSTLY_HUGE: f64 = 0.9;
 
 /// A parent to prepare.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Spec {
+pub struct Spec {
     /// How its memory is held.
     pub method: Method,
     /// Bytes of memory.
@@ -28,18 +28,18 @@ pub(crate) struct Spec {
 
 impl Spec {
     /// On the CPU that experiments use.
-    pub(crate) fn here(method: Method, size: u64) -> Result<Self> {
+    pub fn here(method: Method, size: u64) -> Result<Self> {
         Ok(Self { method, size, cpu: pin::chosen_cpu()? })
     }
 
     /// "fork-thp 1 GB", for messages and for what is left out.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         format!("{} {}", self.method, show(self.size))
     }
 
     /// Why the host's pool has not enough for it now, if so. `copied`: bytes copied on write meanwhile. To be asked
     /// before each start: what was started before has taken its part.
-    pub(crate) fn shortage(&self, copied: u64) -> Result<Option<String>> {
+    pub fn shortage(&self, copied: u64) -> Result<Option<String>> {
         match self.method {
             Method::Hugetlb if self.size > 0 => Ok(Pool::read()?.lacks(self.size, copied)),
             _ => Ok(None),
@@ -47,20 +47,20 @@ impl Spec {
     }
 
     /// Starts the worker that prepares it, and waits until it has.
-    pub(crate) fn start<S: Subject<Spec = Self>>(&self) -> Result<Worker<S>> {
+    pub fn start<S: Subject<Spec = Self>>(&self) -> Result<Worker<S>> {
         Worker::start(self.name(), self)
     }
 
     /// In the worker: stays on the CPU and fills the memory. A seal finds as much again that the machine has: where
     /// 2 MB pages are cold it would end on small ones, and each fork after that would be another one than is measured.
-    pub(crate) fn fill(&self) -> Result<Region> {
+    pub fn fill(&self) -> Result<Region> {
         pin::pin(self.cpu)?;
         let _warm = if self.method == Method::Seal { Some(Warm::hold(self.size)?) } else { None };
         Region::filled(self.method, self.size)
     }
 
     /// Why the parent is not what its method means, if so.
-    pub(crate) fn flaw(&self, facts: &Facts) -> Option<String> {
+    pub fn flaw(&self, facts: &Facts) -> Option<String> {
         let (whole, huge) = (self.size / HUGE * HUGE, facts.huge_fraction * self.size as f64);
         match self.method {
             Method::ForkThp if self.size > 0 && whole == 0 => {
@@ -75,7 +75,7 @@ impl Spec {
 }
 
 /// The methods this kernel can for any size; the others are left out.
-pub(crate) fn of_any_size(run: &mut Run) -> Vec<Method> {
+pub fn of_any_size(run: &mut Run) -> Vec<Method> {
     let (methods, missing) = Method::here();
     missing.into_iter().for_each(|(method, why)| run.leave_out(method.as_ref(), why));
     methods
@@ -83,7 +83,7 @@ pub(crate) fn of_any_size(run: &mut Run) -> Vec<Method> {
 
 /// The methods this host can at the moment, those of the host's pool of huge pages included; the others are left out.
 /// Whether the pool has enough for a parent is [`Spec::shortage`]'s to say.
-pub(crate) fn methods(run: &mut Run) -> Result<Vec<Method>> {
+pub fn methods(run: &mut Run) -> Result<Vec<Method>> {
     let unusable = Pool::read()?.unusable();
     if let Some(why) = &unusable {
         run.leave_out(Method::Hugetlb.as_ref(), why);
@@ -98,7 +98,7 @@ pub(crate) fn methods(run: &mut Run) -> Result<Vec<Method>> {
 
 /// Starts these parents; those that can't be had, or aren't what they are called, are left out as `name` calls them.
 /// `copied`: bytes copied on write of so many.
-pub(crate) fn start<S: Subject<Spec = Spec, Ready = Facts>>(
+pub fn start<S: Subject<Spec = Spec, Ready = Facts>>(
     specs: Vec<Spec>,
     copied: impl Fn(u64) -> u64,
     name: impl Fn(&Spec) -> String,

@@ -8,21 +8,21 @@ use super::Method;
 use flashfork_measure::{BenchError, Result};
 
 /// Bytes of a page as the experiment counts them.
-pub(crate) const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 /// Words (of 8 bytes) in a page.
-pub(crate) const WORDS_PER_PAGE: usize = PAGE / 8;
+pub const WORDS_PER_PAGE: usize = PAGE / 8;
 const HUGE: usize = 2 << 20;
 
 /// The memory of a worker. It is never unmapped: it ends with the process.
 #[derive(Debug)]
-pub(crate) struct Region {
+pub struct Region {
     base: NonNull<u64>,
     words: usize,
 }
 
 impl Region {
     /// Maps `size` bytes at a multiple of 2 MB, advises the kernel as `method` wants it and fills every word.
-    pub(crate) fn filled(method: Method, size: u64) -> Result<Self> {
+    pub fn filled(method: Method, size: u64) -> Result<Self> {
         let region = Self::mapped(method, size)?;
         for index in 0..region.words {
             region.write(index, word(index));
@@ -31,7 +31,7 @@ impl Region {
     }
 
     /// The same, but touches nothing.
-    pub(crate) fn mapped(method: Method, size: u64) -> Result<Self> {
+    pub fn mapped(method: Method, size: u64) -> Result<Self> {
         let size = usize::try_from(size).map_err(|_| BenchError::Unable(format!("{size} bytes can't be addressed")))?;
         let size = size.next_multiple_of(if method == Method::Hugetlb { HUGE } else { PAGE });
         if size == 0 {
@@ -68,22 +68,22 @@ impl Region {
     }
 
     /// Address of the first byte.
-    pub(crate) fn address(&self) -> u64 {
+    pub fn address(&self) -> u64 {
         self.base.as_ptr().addr() as u64
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.words as u64 * 8
     }
 
     /// Length in pages of 4 KB.
-    pub(crate) fn pages(&self) -> usize {
+    pub fn pages(&self) -> usize {
         self.words / WORDS_PER_PAGE
     }
 
     /// Reads the word `index`, in memory and not from what the compiler knows.
     #[inline]
-    pub(crate) fn read(&self, index: usize) -> u64 {
+    pub fn read(&self, index: usize) -> u64 {
         assert!(index < self.words);
         // SAFETY: within the mapping, aligned, initialised by the kernel at the latest.
         unsafe { self.base.add(index).read_volatile() }
@@ -91,28 +91,28 @@ impl Region {
 
     /// Writes the word `index`. The region is only reached through raw pointers, so no reference is contradicted.
     #[inline]
-    pub(crate) fn write(&self, index: usize, value: u64) {
+    pub fn write(&self, index: usize, value: u64) {
         assert!(index < self.words);
         // SAFETY: within the mapping and aligned; the process has one thread.
         unsafe { self.base.add(index).write_volatile(value) }
     }
 
     /// Copies words from `first` on into `target`.
-    pub(crate) fn copy_out(&self, first: usize, target: &mut [u64]) {
+    pub fn copy_out(&self, first: usize, target: &mut [u64]) {
         assert!(first + target.len() <= self.words);
         // SAFETY: within the mapping and aligned; the target is memory of its own.
         unsafe { self.base.add(first).as_ptr().copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) }
     }
 
     /// Copies `source` over the words from `first` on.
-    pub(crate) fn copy_in(&self, first: usize, source: &[u64]) {
+    pub fn copy_in(&self, first: usize, source: &[u64]) {
         assert!(first + source.len() <= self.words);
         // SAFETY: within the mapping and aligned; the source is memory of its own; the process has one thread.
         unsafe { self.base.add(first).as_ptr().copy_from_nonoverlapping(source.as_ptr(), source.len()) }
     }
 
     /// Checks every word against what was filled in.
-    pub(crate) fn verify(&self) -> Result {
+    pub fn verify(&self) -> Result {
         match (0..self.words).find(|&index| self.read(index) != word(index)) {
             None => Ok(()),
             Some(index) => Err(BenchError::Void(format!(
@@ -130,13 +130,13 @@ impl Region {
 /// The mixer is SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
 /// 2014).
 #[inline]
-pub(crate) fn word(index: usize) -> u64 {
+pub fn word(index: usize) -> u64 {
     mix(index as u64) | 0x0101_0101_0101_0101
 }
 
 /// A bijection of 64-bit numbers that scatters neighbours.
 #[inline]
-pub(crate) fn mix(number: u64) -> u64 {
+pub fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -12,7 +12,7 @@ use super::Method;
 use flashfork_measure::{BenchError, OrCant, Result};
 
 /// Has a threaded program be forked by the engine of `method`, if that is ours.
-pub(crate) fn preload(command: &mut Command, shim: &Path, method: Method) {
+pub fn preload(command: &mut Command, shim: &Path, method: Method) {
     if matches!(method, Method::Seal | Method::Odf) {
         command.env("LD_PRELOAD", shim).env(ENGINE.name(), method.as_ref()).env(THREADS.name(), "stop");
     }
@@ -20,13 +20,13 @@ pub(crate) fn preload(command: &mut Command, shim: &Path, method: Method) {
 
 /// A statistics file that the shim counts in (`FLASHFORK_STATS`).
 #[derive(Debug)]
-pub(crate) struct ShimStats {
+pub struct ShimStats {
     path: PathBuf,
 }
 
 /// What the shim did, as far as experiments ask.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ShimReport {
+pub struct ShimReport {
     /// Seconds all seals took.
     pub seal_seconds: f64,
     pub sealed_bytes: u64,
@@ -40,19 +40,19 @@ pub(crate) struct ShimReport {
 
 impl ShimStats {
     /// Makes the file `path`, all counters zero.
-    pub(crate) fn create(path: PathBuf) -> Result<Self> {
+    pub fn create(path: PathBuf) -> Result<Self> {
         let mut bytes = vec![0; size_of::<Stats>()];
         bytes[..8].copy_from_slice(&Stats::MAGIC.to_ne_bytes());
         std::fs::write(&path, bytes).or_cant(format_args!("write {}", path.display()))?;
         Ok(Self { path })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Reads the counters. Fails when nothing was sealed: what was measured then was plain fork.
-    pub(crate) fn read(&self) -> Result<ShimReport> {
+    pub fn read(&self) -> Result<ShimReport> {
         let bytes = std::fs::read(&self.path).or_cant(format_args!("read {}", self.path.display()))?;
         report(&bytes)
             .map_err(|why| BenchError::Unable(format!("the shim sealed nothing in the fuzzed program: {why}")))

@@ -8,7 +8,7 @@ use super::{command::last_line, guard::Guard};
 use flashfork_measure::{BenchError, Result};
 
 #[derive(Debug)]
-pub(crate) struct Template {
+pub struct Template {
     /// Its process.
     pub pid: u32,
     /// Bytes of its memory that are sealed.
@@ -17,12 +17,7 @@ pub(crate) struct Template {
 
 /// Runs `warm`, a `flashfork warm` of the template `name`; or says why there is none of it. `list`: `flashfork`, to be
 /// asked for what there is then.
-pub(crate) fn warm(
-    mut warm: Command,
-    mut list: Command,
-    name: &str,
-    guard: &mut Guard,
-) -> Result<Result<Template, String>> {
+pub fn warm(mut warm: Command, mut list: Command, name: &str, guard: &mut Guard) -> Result<Result<Template, String>> {
     let failed = |error| BenchError::system("start flashfork warm", error);
     // The template keeps no output of the experiment open.
     let warmed = warm.output().map_err(failed)?;

@@ -3,16 +3,16 @@
 //! Shells are driven as the daemon drives them: `flashfork-shell` processes in their jail, each behind a Unix socket.
 //! Nothing in between adds to what is timed.
 
-pub(crate) mod code;
+pub mod code;
 mod fork;
-pub(crate) mod linux;
+pub mod linux;
 mod memory;
 mod template;
 
-pub(crate) use fork::Forked;
-pub(crate) use memory::{MemoryPages, available};
+pub use fork::Forked;
+pub use memory::{MemoryPages, available};
 use memory::{huge_share, resident};
-pub(crate) use template::{Claimed, Template, renewal, roll_back};
+pub use template::{Claimed, Template, renewal, roll_back};
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -28,14 +28,14 @@ use flashfork_measure::{BenchError, OrCant, Places, Result};
 use flashfork_terminal::size::Size;
 
 /// A guest that says nothing for so long is stuck. Booting Linux under emulation, on a busy machine, takes minutes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The vsock context id of every guest here; they never meet.
-pub(crate) const CID: u32 = 3;
+pub const CID: u32 = 3;
 
 /// KVM and the program that shells are.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub struct Host {
     pub kvm: Kvm,
     descriptor: OwnedFd,
     program: Program,
@@ -43,7 +43,7 @@ pub(crate) struct Host {
 
 impl Host {
     /// Opens `/dev/kvm`.
-    pub(crate) fn open(here: &dyn Places) -> Result<Self> {
+    pub fn open(here: &dyn Places) -> Result<Self> {
         let kvm = Kvm::new().map_err(|error| {
             BenchError::Unable(format!("no virtual machine runs here: {}", flashfork_vmm::kvm::unavailable(&error)))
         })?;
@@ -55,13 +55,13 @@ impl Host {
     }
 
     /// A shell of `shape`, prepared and locked in.
-    pub(crate) fn shell(&self, shape: Shape) -> Result<Shell> {
+    pub fn shell(&self, shape: Shape) -> Result<Shell> {
         let store = Store::none().or_cant("make a pipe")?;
         Shell::start(&self.program, &self.descriptor, shape, None, &store).map_err(vm)
     }
 
     /// Boots a tiny guest in a new shell; it runs when this returns.
-    pub(crate) fn boot(&self, shape: Shape, code: &[u8]) -> Result<Shell> {
+    pub fn boot(&self, shape: Shape, code: &[u8]) -> Result<Shell> {
         let shell = self.shell(shape)?;
         let guest = BootGuest::Tiny(code.to_vec());
         let blank = Blank::new(&shape, None).map_err(vm)?;
@@ -73,7 +73,7 @@ impl Host {
 }
 
 /// For a command line: a size whose memory lies in one piece, and has room for what guests write.
-pub(crate) fn size(text: &str) -> Result<Size, String> {
+pub fn size(text: &str) -> Result<Size, String> {
     size_that(
         text,
         |bytes| bytes.is_multiple_of(2 << 20) && ((16 << 20)..=(3 << 30)).contains(&bytes),
@@ -82,12 +82,12 @@ pub(crate) fn size(text: &str) -> Result<Size, String> {
 }
 
 /// A machine with one CPU and no disk.
-pub(crate) fn shape(bytes: u64, pages: Pages) -> Shape {
+pub fn shape(bytes: u64, pages: Pages) -> Shape {
     Shape { memory_mib: u32::try_from(bytes >> 20).unwrap_or(u32::MAX), vcpus: 1, pages, disk: false, disk_slots: 0 }
 }
 
 /// The next message that `wanted` takes; others that a running guest causes are passed over.
-pub(crate) fn expect<T>(shell: &Shell, mut wanted: impl FnMut(FromShell) -> Option<T>, what: &str) -> Result<T> {
+pub fn expect<T>(shell: &Shell, mut wanted: impl FnMut(FromShell) -> Option<T>, what: &str) -> Result<T> {
     loop {
         let (message, _) = shell.receive(PATIENCE).map_err(vm)?;
         let ended = match &message {
@@ -109,16 +109,16 @@ pub(crate) fn expect<T>(shell: &Shell, mut wanted: impl FnMut(FromShell) -> Opti
 }
 
 /// Waits for a message that `is` takes.
-pub(crate) fn until(shell: &Shell, is: impl Fn(&FromShell) -> bool, what: &str) -> Result {
+pub fn until(shell: &Shell, is: impl Fn(&FromShell) -> bool, what: &str) -> Result {
     expect(shell, |message| is(&message).then_some(()), what)
 }
 
 /// Waits until the guest has ended.
-pub(crate) fn ended(shell: &Shell) -> Result<Ended> {
+pub fn ended(shell: &Shell) -> Result<Ended> {
     expect(shell, |message| if let FromShell::Ended(ended) = message { Some(ended) } else { None }, "end")
 }
 
 /// For `map_err` on what the monitor says.
-pub(crate) fn vm(error: impl std::fmt::Display) -> BenchError {
+pub fn vm(error: impl std::fmt::Display) -> BenchError {
     BenchError::Unable(format!("a virtual machine failed: {error}"))
 }

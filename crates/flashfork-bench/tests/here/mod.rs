@@ -1,11 +1,13 @@
 //! Where tests find the parts of flashfork, and how they run an experiment.
 
+#![allow(dead_code, unused_imports, unused_macros, reason = "no test uses all of it")]
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use flashfork_bench::experiments::workers;
-use flashfork_measure::{Experiment, Outcome, Places, Progress, Result, experiment, worker, worker_main};
-use libtest_mimic::{Arguments, Failed, Trial};
+use flashfork_bench::experiments::{ALL, workers};
+use flashfork_measure::{BenchError, Outcome, Places, Progress, Result, worker, worker_main};
+use libtest_mimic::{Arguments, Trial};
 
 /// What cargo has built, and a cache that stays between runs, because compiling SQLite takes a minute.
 pub struct Here;
@@ -32,24 +34,34 @@ impl Places for Here {
     }
 }
 
-#[allow(dead_code, reason = "not every test that has this module runs one whose options it knows")]
-pub fn run(experiment: &impl Experiment, progress: &mut dyn Progress) -> Result<Outcome> {
-    experiment::run(experiment, &Here, progress)
+/// Runs an experiment, with its options as on the command line.
+pub fn run(command: &str, progress: &mut dyn Progress) -> Result<Outcome> {
+    run_words(command.split(' '), progress)
 }
 
-#[allow(dead_code, reason = "some have a main of their own")]
-pub type Test = fn() -> Result<(), Failed>;
+/// The same of words that may have blanks.
+pub fn run_words<'a>(words: impl IntoIterator<Item = &'a str>, progress: &mut dyn Progress) -> Result<Outcome> {
+    let mut words = words.into_iter();
+    let name = words.next();
+    let entry = ALL.iter().find(|entry| Some(entry.name) == name).expect("an experiment");
+    let matches = entry.command().no_binary_name(true).try_get_matches_from(words).map_err(BenchError::unable)?;
+    entry.parse(&matches).map_err(BenchError::unable)?(&Here, progress)
+}
 
 /// The `main` of tests whose workers are this same executable started again.
-#[allow(dead_code, reason = "some have a main of their own")]
-pub fn main<const N: usize>(tests: [(&str, Test); N]) -> ExitCode {
+pub fn main(tests: impl FnOnce() -> Vec<Trial>) -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     if args.next().is_some_and(|arg| arg == worker::ARGUMENT) {
         return worker_main(workers(), args);
     }
-    let trials = tests.map(|(name, test)| Trial::test(name, test)).into_iter().collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), tests()).exit_code()
 }
+
+/// Functions as tests of their names.
+macro_rules! trials {
+    ($($test:ident),* $(,)?) => { vec![$(libtest_mimic::Trial::test(stringify!($test), $test)),*] };
+}
+pub(crate) use trials;
 
 /// A program that cargo puts beside the directory of this test.
 fn built(name: &str) -> PathBuf {

@@ -3,16 +3,16 @@
 use serde::{Deserialize, Serialize};
 
 /// Bytes read or written at a time, as in the paper: through a buffer of this size.
-pub(crate) const BLOCK: usize = 32 << 20;
+pub const BLOCK: usize = 32 << 20;
 /// The five mixes: percent of each block that is read, the rest is written.
 pub const MIXES: [u32; 5] = [100, 75, 50, 25, 0];
 /// The parts of the memory that are gone through, in percent.
 pub const SHARES: [u32; 5] = [0, 25, 50, 75, 100];
 /// Those of a quick run.
-pub(super) const QUICK_SHARES: [u32; 3] = [0, 50, 100];
+pub const QUICK_SHARES: [u32; 3] = [0, 50, 100];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Walk {
+pub struct Walk {
     /// Percent of the memory, from its beginning.
     pub share: u32,
     /// Percent of each block that is read.
@@ -21,7 +21,7 @@ pub(crate) struct Walk {
 
 /// Part of the memory copied from or to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Piece {
+pub struct Piece {
     pub begin: usize,
     pub end: usize,
     pub write: bool,
@@ -29,7 +29,7 @@ pub(super) struct Piece {
 
 impl Walk {
     /// The pieces in their order: each block's part that is read, then the one that is written.
-    pub(super) fn pieces(self, bytes: usize) -> impl Iterator<Item = Piece> {
+    pub fn pieces(self, bytes: usize) -> impl Iterator<Item = Piece> {
         let until = bytes / 100 * self.share as usize + bytes % 100 * self.share as usize / 100;
         (0..until.div_ceil(BLOCK)).flat_map(move |block| {
             let (begin, end) = (block * BLOCK, ((block + 1) * BLOCK).min(until));

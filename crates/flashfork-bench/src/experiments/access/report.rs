@@ -13,7 +13,7 @@ use flashfork_terminal::{
 const PAPER: [(&str, f64); 3] = [("Fork", 2.3), ("Fork with huge pages", 198.4), ("On-demand fork", 12.2)];
 
 /// Everything about first writes, for people.
-pub(super) fn fault(document: &Document) -> String {
+pub fn fault(document: &Document) -> String {
     let of = |method: Method, measure: &str| document.find(FAULT, method.as_ref(), &[("measure", measure.into())]);
     let mut rows = Vec::new();
     for method in Method::ALL {
@@ -40,7 +40,7 @@ pub(super) fn fault(document: &Document) -> String {
 }
 
 /// Everything about walks, for people.
-pub(super) fn access_mix(document: &Document) -> String {
+pub fn access_mix(document: &Document) -> String {
     let shares = numbers(&document.records, "accessed_percent");
     let mut parts = Vec::new();
     for read in MIXES {

@@ -32,7 +32,7 @@ fn prepare(size: u64, copied: u64, run: &mut Run) -> Result<Parents> {
 }
 
 /// Measures the first write after a fork.
-pub(super) fn fault(options: &FaultOptions, run: &mut Run) -> Result {
+pub fn fault(options: &FaultOptions, run: &mut Run) -> Result {
     let size = options.size.0;
     let mut parents = prepare(size, FAULTS, run)?;
     let taken = run.sample("first writes", options.effort(), parents.len(), size, |cell, _| {
@@ -46,7 +46,7 @@ pub(super) fn fault(options: &FaultOptions, run: &mut Run) -> Result {
 }
 
 /// Measures walks through the memory after a fork.
-pub(super) fn access_mix(options: &AccessMixOptions, run: &mut Run) -> Result {
+pub fn access_mix(options: &AccessMixOptions, run: &mut Run) -> Result {
     let size = options.size.0;
     let mut parents = prepare(size, size, run)?;
     let shares = if options.quick { &QUICK_SHARES[..] } else { &SHARES };

@@ -18,7 +18,7 @@ use crate::subjects::{
 use flashfork_measure::{BenchError, Result, Subject, Visit};
 
 #[derive(Debug)]
-pub(crate) struct AccessSubject {
+pub struct AccessSubject {
     method: Method,
     region: Region,
     buffer: Vec<u64>,
@@ -29,7 +29,7 @@ pub(crate) struct AccessSubject {
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub enum Ask {
     /// Forks; each child times its first write in the middle of the memory, one to the next page, and one far away.
     Faults { samples: usize },
     /// Forks once and goes through the memory while the child lives. Sealed memory written before is sealed anew first.
@@ -39,7 +39,7 @@ pub(crate) enum Ask {
 /// What is measured, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Measure {
+pub enum Measure {
     /// The child's first write, to a page in the middle of the memory.
     FirstWrite,
     /// Its second write, to the page beside.

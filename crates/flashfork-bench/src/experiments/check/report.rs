@@ -4,7 +4,7 @@ use super::tool::{Checked, Tool};
 use flashfork_measure::{Document, Record, page, ratio_of_medians, shown};
 use flashfork_terminal::table::{render, three_figures, time};
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let of = |tool: Tool, who: &str| {
         let is = |record: &&Record| record.text("beside") == Some(tool.as_ref()) && record.text("who") == Some(who);
         document.records.iter().find(is)

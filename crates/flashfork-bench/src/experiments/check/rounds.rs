@@ -43,7 +43,7 @@ impl Ours {
 }
 
 /// Asks everybody.
-pub(super) fn measure(options: &CheckOptions, run: &mut Run) -> Result {
+pub fn measure(options: &CheckOptions, run: &mut Run) -> Result {
     let rounds = if options.quick { 2 } else { 5 };
     run.begin("other programs and this one in turn", (Tool::ALL.len() * rounds) as u64);
     let mut ours = Ours::start()?;

@@ -79,7 +79,7 @@ impl Tool {
 
     /// Asks it once, for about a second. `Ok(Err(reason))`: it is not there, can't be used here, or was ended because
     /// time was up or the user wants to stop.
-    pub(super) fn ask(self, progress: &dyn Progress) -> Result<Result<f64, String>> {
+    pub fn ask(self, progress: &dyn Progress) -> Result<Result<f64, String>> {
         match self {
             Self::StressFork => stress("--fork", progress),
             Self::StressVfork => stress("--vfork", progress),

@@ -20,7 +20,7 @@ use flashfork_measure::{BenchError, Result, Subject};
 const PATIENCE: Duration = Duration::from_secs(240);
 
 #[derive(Debug)]
-pub(crate) struct ClonesSubject {
+pub struct ClonesSubject {
     method: Method,
     region: Region,
     children: Vec<Pid>,
@@ -28,7 +28,7 @@ pub(crate) struct ClonesSubject {
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub enum Ask {
     /// Makes so many clones, each of which writes so many random pages, and waits until all live.
     Make {
         count: u32,
@@ -39,7 +39,7 @@ pub(crate) enum Ask {
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Reply {
+pub enum Reply {
     /// Seconds until all lived, and of these, until the last fork had returned.
     Made { seconds: f64, forks: f64 },
     /// They are gone, and the parent's memory is what it was.

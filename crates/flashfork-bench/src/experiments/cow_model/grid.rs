@@ -14,19 +14,19 @@ pub enum Grid {
 }
 
 /// The shares of the pages that the child writes.
-pub(super) const SHARES: [f64; 7] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0];
+pub const SHARES: [f64; 7] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0];
 /// Those of a quick run.
-pub(super) const QUICK_SHARES: [f64; 4] = [0.0, 0.1, 0.5, 0.9];
+pub const QUICK_SHARES: [f64; 4] = [0.0, 0.1, 0.5, 0.9];
 /// How many forks, for real against system time.
-pub(super) const FORKS: [u32; 7] = [1, 3, 10, 32, 100, 316, 1000];
+pub const FORKS: [u32; 7] = [1, 3, 10, 32, 100, 316, 1000];
 /// The memory and share for that: the paper's largest heap, half of it written.
-pub(super) const FORKS_HEAP: (u64, f64) = (316_228, 0.5);
+pub const FORKS_HEAP: (u64, f64) = (316_228, 0.5);
 /// Bytes copied to find the copy rate: the paper's, which today lie in a cache, and what doesn't fit into one.
-pub(super) const COPIES: [u64; 2] = [316_228, 64 << 20];
+pub const COPIES: [u64; 2] = [316_228, 64 << 20];
 
 impl Grid {
     /// Sizes in bytes, ascending.
-    pub(super) fn sizes(self, quick: bool) -> &'static [u64] {
+    pub fn sizes(self, quick: bool) -> &'static [u64] {
         match (self, quick) {
             (Self::Paper, false) => &[0, 1000, 3162, 10_000, 31_622, 100_000, 316_228],
             (Self::Paper, true) => &[0, 10_000, 100_000, 316_228],
@@ -36,7 +36,7 @@ impl Grid {
     }
 
     /// How the memory is held; the paper's sizes are smaller than one huge page.
-    pub(super) fn methods(self) -> &'static [Method] {
+    pub fn methods(self) -> &'static [Method] {
         match self {
             Self::Paper => &[Method::Fork4k],
             Self::Modern => &[Method::Fork4k, Method::ForkThp, Method::Hugetlb],
@@ -45,12 +45,12 @@ impl Grid {
 }
 
 /// Pages of 4 KB that `size` bytes lie on.
-pub(super) fn pages(size: u64) -> u64 {
+pub fn pages(size: u64) -> u64 {
     size.div_ceil(PAGE as u64)
 }
 
 /// How many pages a child writes that writes `share` of `size` bytes, one byte a page: as many as the paper's loop.
-pub(super) fn written(size: u64, share: f64) -> u64 {
+pub fn written(size: u64, share: f64) -> u64 {
     ((size as f64 * share / PAGE as f64).ceil() as u64).min(pages(size))
 }
 

@@ -12,7 +12,7 @@ use flashfork_terminal::{
 /// The shares of the paper's lines.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let models: Vec<Model> = [Method::Fork4k, Method::ForkThp, Method::Hugetlb]
         .into_iter()
         .filter_map(|method| Model::of(document, method))

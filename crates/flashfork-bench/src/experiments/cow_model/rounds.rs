@@ -20,7 +20,7 @@ const BUDGET: u64 = 20_000;
 const OF_GRID: f64 = 0.7;
 const OF_COPIES: f64 = 0.5;
 
-pub(super) fn measure(options: &CowModelOptions, run: &mut Run) -> Result {
+pub fn measure(options: &CowModelOptions, run: &mut Run) -> Result {
     let sizes = options.grid.sizes(options.quick);
     // All parents live at the same time, each with a child that writes everything.
     let needed: u64 = sizes.iter().map(|&size| 3 * Method::ForkThp.memory_needed(size)).sum();

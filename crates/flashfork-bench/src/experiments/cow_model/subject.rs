@@ -10,12 +10,12 @@ use crate::subjects::{
 use flashfork_measure::{BenchError, Result, Subject, Visit};
 
 #[derive(Debug)]
-pub(crate) struct CowSubject {
+pub struct CowSubject {
     region: Region,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub enum Ask {
     /// Children one by one, each writing so many pages, timed one by one, until there are `samples` or `budget`
     /// microseconds are over; one more before, not counted.
     Each { written: u64, samples: usize, budget: u64 },
@@ -30,7 +30,7 @@ pub(crate) enum Ask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum Measure {
+pub enum Measure {
     /// One child, from before the fork until it is reaped, in microseconds.
     Cycle,
     /// All children together, in microseconds: real time, and that of the processor in user and system mode.
@@ -44,7 +44,7 @@ pub(crate) enum Measure {
 
 impl Measure {
     /// The unit in records.
-    pub(super) fn unit(self) -> &'static str {
+    pub fn unit(self) -> &'static str {
         if self == Self::Copy { "MB/s" } else { "us" }
     }
 }

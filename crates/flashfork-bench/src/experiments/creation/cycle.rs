@@ -16,17 +16,17 @@ const DONE: i32 = 7;
 /// Moments in the child, in nanoseconds on the machine's monotonic clock, on memory shared with it.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Moments {
+pub struct Moments {
     exec: AtomicU64,
     first: AtomicU64,
     last: AtomicU64,
 }
 
 /// What one child took, in microseconds; a phase that can't be seen from here is missing.
-pub(super) type Phases = Vec<(Phase, f64)>;
+pub type Phases = Vec<(Phase, f64)>;
 
 /// Makes, ends and reaps one child.
-pub(super) fn cycle(way: Way, then: Then, moments: &'static Moments) -> Result<Phases> {
+pub fn cycle(way: Way, then: Then, moments: &'static Moments) -> Result<Phases> {
     moments.exec.store(u64::from(then == Then::Exec), Ordering::Relaxed);
     moments.first.store(0, Ordering::Relaxed);
     let argument = ptr::from_ref(moments).cast_mut().cast::<c_void>();

@@ -10,7 +10,7 @@ use flashfork_measure::{BenchError, OrCant, Result};
 const PAGE: usize = 4096;
 
 /// Opens `count` files, raising this process's own limit as far as needed.
-pub(super) fn open_files(count: u32) -> Result<Vec<OwnedFd>> {
+pub fn open_files(count: u32) -> Result<Vec<OwnedFd>> {
     let limit = getrlimit(Resource::Nofile);
     // Some more than asked for: what the program itself has open.
     let wanted = u64::from(count) + 64;
@@ -25,7 +25,7 @@ pub(super) fn open_files(count: u32) -> Result<Vec<OwnedFd>> {
 }
 
 /// Makes `count` mappings of one touched page each, while the process lives.
-pub(super) fn map_pages(count: u32) -> Result {
+pub fn map_pages(count: u32) -> Result {
     let failed = |errno| BenchError::system(format!("make {count} mappings (vm.max_map_count limits them)"), errno);
     // Every second page of an area, made unwritable, is its own mapping, and so is the one before it.
     let pages = count as usize;

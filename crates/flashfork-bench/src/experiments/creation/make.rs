@@ -8,14 +8,14 @@ use flashfork::Forked;
 use super::way::{PROGRAM, Way};
 
 /// What a child runs; it never returns.
-pub(super) type Child = extern "C" fn(*mut c_void) -> !;
+pub type Child = extern "C" fn(*mut c_void) -> !;
 
 /// Makes a process that runs `child` with `argument`; returns its id. For every way but threads and `posix_spawn`.
 ///
 /// # Safety
 /// `child` must keep to async-signal-safe functions, and under [`Way::Vfork`] and [`Way::Clone`] to what may be done in
 /// the parent's memory on the parent's stack below the caller's frame.
-pub(super) unsafe fn process(way: Way, child: Child, argument: *mut c_void) -> io::Result<i32> {
+pub unsafe fn process(way: Way, child: Child, argument: *mut c_void) -> io::Result<i32> {
     match way {
         // SAFETY: passed on to the caller.
         Way::Fork | Way::ForkThp | Way::ForkHugetlb => unsafe { forked(libc::fork(), child, argument) },
@@ -91,7 +91,7 @@ unsafe fn raw(number: i64, first: usize, second: usize, child: Child, argument: 
 }
 
 /// `posix_spawn(3)` of [`PROGRAM`]; returns the process id.
-pub(super) fn spawn() -> io::Result<i32> {
+pub fn spawn() -> io::Result<i32> {
     let mut pid = 0;
     let argv: [*mut c_char; 2] = [PROGRAM.as_ptr().cast_mut(), ptr::null_mut()];
     let environment: [*mut c_char; 1] = [ptr::null_mut()];
@@ -103,7 +103,7 @@ pub(super) fn spawn() -> io::Result<i32> {
 }
 
 /// Replaces this process by [`PROGRAM`]; exits with 127 when that fails.
-pub(super) fn exec() -> ! {
+pub fn exec() -> ! {
     let argv: [*const c_char; 2] = [PROGRAM.as_ptr(), ptr::null()];
     let environment: [*const c_char; 1] = [ptr::null()];
     // SAFETY: live, terminated arrays and strings; `_exit` runs nothing of the parent's.

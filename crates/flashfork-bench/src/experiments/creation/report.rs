@@ -8,7 +8,7 @@ use flashfork_terminal::{
     table::{render, time},
 };
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     // The same for all records.
     let first = document.records.first();
     let more = |name| first.and_then(|record| record.number(name)).unwrap_or(0);

@@ -17,7 +17,7 @@ const BATCH: usize = 12;
 /// ... or after so long (microseconds), whichever comes first.
 const BUDGET: u64 = 12_000;
 
-pub(super) fn measure(options: &CreationOptions, run: &mut Run) -> Result {
+pub fn measure(options: &CreationOptions, run: &mut Run) -> Result {
     let sizes = options.bytes();
     let methods = parent::methods(run)?;
     // Refused before anything is allocated: all parents of a size live at the same time.

@@ -12,7 +12,7 @@ use crate::subjects::{Facts, Region, engine, memory, parent};
 use flashfork_measure::{Result, Subject, Visit, pin};
 
 #[derive(Debug)]
-pub(crate) struct CreationSubject {
+pub struct CreationSubject {
     region: Region,
     touched: bool,
     moments: &'static Moments,
@@ -21,7 +21,7 @@ pub(crate) struct CreationSubject {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Spec {
+pub struct Spec {
     pub parent: parent::Spec,
     /// Whether its memory is written before.
     pub touch: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Spec {
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Ready {
+pub struct Ready {
     /// The parent.
     pub facts: Facts,
     /// Bytes sealed.
@@ -40,7 +40,7 @@ pub(crate) struct Ready {
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub enum Ask {
     /// Children, after one that isn't counted; until there are `samples` of them or `budget` microseconds are over.
     Batch { way: Way, then: Then, samples: usize, budget: u64 },
     /// Check that the memory still is what was written.

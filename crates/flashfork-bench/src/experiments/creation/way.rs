@@ -83,7 +83,7 @@ impl Way {
     ];
 
     /// How the parent holds its memory for this way.
-    pub(crate) fn method(self) -> Method {
+    pub fn method(self) -> Method {
         match self {
             Self::ForkThp => Method::ForkThp,
             Self::ForkHugetlb => Method::Hugetlb,
@@ -94,7 +94,7 @@ impl Way {
     }
 
     /// What children of this way can be made to do.
-    pub(crate) fn then(self) -> &'static [Then] {
+    pub fn then(self) -> &'static [Then] {
         match self {
             Self::Pthread => &[Then::Exit],
             Self::PosixSpawn => &[Then::Exec],

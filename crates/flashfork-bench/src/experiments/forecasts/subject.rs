@@ -21,7 +21,7 @@ const MAPPINGS: usize = 1000;
 /// What a process's memory looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum Shape {
+pub enum Shape {
     /// Nothing but the program.
     Small,
     #[strum(serialize = "64 MB on 4 KB pages")]
@@ -36,10 +36,10 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    pub(super) const ALL: [Self; 5] = [Self::Small, Self::Pages64, Self::Pages256, Self::Huge256, Self::Mappings];
+    pub const ALL: [Self; 5] = [Self::Small, Self::Pages64, Self::Pages256, Self::Huge256, Self::Mappings];
 
     /// The memory it takes, in bytes.
-    pub(super) fn bytes(self) -> u64 {
+    pub fn bytes(self) -> u64 {
         let bytes = match self {
             Self::Small => 0,
             Self::Pages64 => 64 * MB,
@@ -76,7 +76,7 @@ impl Shape {
 }
 
 #[derive(Debug)]
-pub(crate) struct ShapeSubject;
+pub struct ShapeSubject;
 
 impl Subject for ShapeSubject {
     const NAME: &'static str = "shape";

@@ -17,7 +17,7 @@ const BUDGET: u64 = 20_000;
 const NOTICE: Duration = Duration::from_millis(2);
 
 /// Measures the fork call and the cycle for this size with the planned number of workers at once, parents idle.
-pub(super) fn measure(at: &mut AtSize) -> Result {
+pub fn measure(at: &mut AtSize) -> Result {
     let methods = at.methods(at.plan.concurrent)?;
     at.plan.groups(&methods, at.size, at.plan.concurrent)?.into_iter().try_for_each(|methods| at.teams(methods))
 }

@@ -13,7 +13,7 @@ use flashfork_measure::Result;
 
 /// What one clone took.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Timing {
+pub struct Timing {
     /// The fork call in the parent.
     pub call: Duration,
     /// From before the fork until the clone was reaped.
@@ -24,7 +24,7 @@ pub(super) struct Timing {
 
 /// The words a clone touches. Reads use even words and writes odd ones, so that they never meet.
 #[derive(Debug)]
-pub(super) struct Work {
+pub struct Work {
     probe: Probe,
     reads: [usize; 100],
     writes: [usize; 25],
@@ -33,7 +33,7 @@ pub(super) struct Work {
 
 impl Work {
     /// Random words of `region` for `probe`.
-    pub(super) fn random(probe: Probe, region: &Region, random: &mut fastrand::Rng) -> Self {
+    pub fn random(probe: Probe, region: &Region, random: &mut fastrand::Rng) -> Self {
         let mut work = Self { probe, reads: [0; 100], writes: [0; 25], expected: 0 };
         let (reads, writes) = probe.touches();
         let mut pick =
@@ -62,7 +62,7 @@ impl Work {
 }
 
 /// Makes one clone that performs `work`. In `time`, which they share, it says how long it took.
-pub(super) fn cycle(method: Method, region: &Region, work: &Work, time: &'static AtomicU64) -> Result<Timing> {
+pub fn cycle(method: Method, region: &Region, work: &Work, time: &'static AtomicU64) -> Result<Timing> {
     time.store(0, Relaxed);
     // SAFETY: the child calls async-signal-safe functions only: it neither allocates nor locks.
     let cloned = unsafe { engine::in_clone(method, || if child(region, work, time) { 0 } else { WRONG_DATA.0 }) }?;

@@ -14,7 +14,7 @@ use flashfork_measure::{BenchError, Result};
 ///
 /// The two are read one by one, so memory that moves in between is counted twice or not at all: a caller that looks
 /// often is off by what can be moved within some ten microseconds.
-pub(super) fn held(pid: u32) -> Result<u64> {
+pub fn held(pid: u32) -> Result<u64> {
     let failed = |error: io::Error| BenchError::system(format!("read how much memory process {pid} holds"), error);
     let process = Process::new(pid as i32).map_err(|error| failed(io::Error::other(error)))?;
     let status = process.status().map_err(|error| failed(io::Error::other(error)))?;

@@ -8,7 +8,7 @@ use flashfork_measure::{Document, Record, Row, numbers};
 
 /// What is measured together: its workers are asked in turn, so its cells may be compared.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Group {
+pub struct Group {
     /// The size the group was made for; the empty process beside it has size 0.
     pub size: u64,
     pub methods: Vec<Method>,
@@ -19,7 +19,7 @@ pub(super) struct Group {
 }
 
 /// One measure of one `member` of `group`.
-pub(super) fn row(group: &Group, member: &Member, state: ParentState, measure: Measure) -> Row {
+pub fn row(group: &Group, member: &Member, state: ParentState, measure: Measure) -> Row {
     let methods: Vec<&str> = group.methods.iter().map(|method| method.as_ref()).collect();
     let (size, facts) = (member.spec.size, &member.facts);
     let row = Row::of(member.spec.method.as_ref(), "us", cell(size, state, measure));
@@ -67,13 +67,7 @@ fn cell(size: u64, state: ParentState, measure: Measure) -> Value {
 }
 
 /// The record of `method` with `size` bytes, among workers that clone one at a time.
-pub(super) fn find(
-    document: &Document,
-    method: Method,
-    size: u64,
-    state: ParentState,
-    measure: Measure,
-) -> Option<&Record> {
+pub fn find(document: &Document, method: Method, size: u64, state: ParentState, measure: Measure) -> Option<&Record> {
     let wanted = cell(size, state, measure);
     let mut own = of(document, method).filter(|record| !is_concurrent(record) && !is_beside(record));
     own.find(|record| is_as(record, &wanted, &["measure", "size", "parent", "written_percent", "read_again"]))
@@ -85,7 +79,7 @@ fn is_as(record: &Record, wanted: &Value, names: &[&str]) -> bool {
 }
 
 /// The empty process measured beside `record`, in the same state of its neighbours.
-pub(super) fn empty_beside<'a>(document: &'a Document, record: &Record) -> Option<&'a Record> {
+pub fn empty_beside<'a>(document: &'a Document, record: &Record) -> Option<&'a Record> {
     let same = ["measure", "parent", "written_percent", "read_again", "concurrent"];
     of(document, Method::Fork4k).find(|other| {
         other.number("size") == Some(0)
@@ -95,14 +89,14 @@ pub(super) fn empty_beside<'a>(document: &'a Document, record: &Record) -> Optio
 }
 
 /// Those of several workers that clone at once, of one measure, empty processes beside them left out.
-pub(super) fn concurrent(document: &Document, measure: Measure) -> impl Iterator<Item = &Record> {
+pub fn concurrent(document: &Document, measure: Measure) -> impl Iterator<Item = &Record> {
     document.of(EXPERIMENT).filter(move |record| {
         is_concurrent(record) && !is_beside(record) && record.text("measure") == Some(measure.as_ref())
     })
 }
 
 /// The states that parents were measured in, in their order.
-pub(super) fn states(document: &Document) -> Vec<ParentState> {
+pub fn states(document: &Document) -> Vec<ParentState> {
     let has = |state: &ParentState| {
         let wanted = cell(0, *state, Measure::Call);
         document.of(EXPERIMENT).any(|record| is_as(record, &wanted, &["parent", "written_percent", "read_again"]))
@@ -111,12 +105,12 @@ pub(super) fn states(document: &Document) -> Vec<ParentState> {
 }
 
 /// The sizes of parents, ascending.
-pub(super) fn sizes(document: &Document) -> Vec<u64> {
+pub fn sizes(document: &Document) -> Vec<u64> {
     numbers(document.of(EXPERIMENT).filter(|record| !is_beside(record)), "size")
 }
 
 /// How many groups the methods of `size` were measured in.
-pub(super) fn groups(document: &Document, size: u64) -> usize {
+pub fn groups(document: &Document, size: u64) -> usize {
     let own = document.of(EXPERIMENT).filter(|record| !is_concurrent(record) && record.number("size") == Some(size));
     let mut groups: Vec<&Value> = own.filter_map(|record| record.observed.get("beside_methods")).collect();
     groups.dedup();

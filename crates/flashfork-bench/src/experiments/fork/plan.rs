@@ -15,7 +15,7 @@ type LeftOut = (String, String);
 
 /// A decided run.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
+pub struct Plan {
     /// Sizes in bytes, ascending, each once.
     pub sizes: Vec<u64>,
     /// Methods this kernel can, in their order.
@@ -37,7 +37,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Decides on a run of `methods`, refusing sizes that were asked for and don't fit.
-    pub(super) fn new(options: &ForkOptions, methods: Vec<Method>) -> Result<Self> {
+    pub fn new(options: &ForkOptions, methods: Vec<Method>) -> Result<Self> {
         let concurrent = options.concurrent.unwrap_or(1) as usize;
         let headroom = memory::headroom()?;
         let (sizes, missing) = choose_sizes(options, &methods, concurrent, &headroom)?;
@@ -56,7 +56,7 @@ impl Plan {
     }
 
     /// `methods` at `size` with `copies` workers each, in groups that fit into the memory available now.
-    pub(super) fn groups(&self, methods: &[Method], size: u64, copies: usize) -> Result<Vec<Vec<Method>>> {
+    pub fn groups(&self, methods: &[Method], size: u64, copies: usize) -> Result<Vec<Vec<Method>>> {
         group(methods, size, copies, &memory::headroom()?)
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a clone does before it exits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Probe {
+pub enum Probe {
     /// Nothing.
     Exit,
     /// Writes one word of a random page.
@@ -16,10 +16,10 @@ pub(crate) enum Probe {
 }
 
 impl Probe {
-    pub(super) const ALL: [Self; 4] = [Self::Exit, Self::FirstWrite, Self::Reads, Self::Mixed];
+    pub const ALL: [Self; 4] = [Self::Exit, Self::FirstWrite, Self::Reads, Self::Mixed];
 
     /// How many pages the clone reads and writes.
-    pub(super) fn touches(self) -> (usize, usize) {
+    pub fn touches(self) -> (usize, usize) {
         match self {
             Self::Exit => (0, 0),
             Self::FirstWrite => (0, 1),
@@ -29,12 +29,12 @@ impl Probe {
     }
 
     /// Whether the clone times its own work.
-    pub(super) fn timed_in_child(self) -> bool {
+    pub fn timed_in_child(self) -> bool {
         matches!(self, Self::FirstWrite | Self::Reads)
     }
 
     /// What this kind of clone is made for.
-    pub(super) fn measures(self) -> &'static [Measure] {
+    pub fn measures(self) -> &'static [Measure] {
         match self {
             Self::Exit => &[Measure::Call, Measure::Cycle],
             Self::FirstWrite => &[Measure::FirstWrite],
@@ -47,7 +47,7 @@ impl Probe {
 /// What is measured, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "snake_case")]
-pub(super) enum Measure {
+pub enum Measure {
     /// The fork call as the parent sees it.
     Call,
     /// Fork, exit at once, reap; as the parent sees it.
@@ -64,7 +64,7 @@ pub(super) enum Measure {
 
 /// A request for clones of one kind.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Batch {
+pub struct Batch {
     /// The kind.
     pub probe: Probe,
     /// Stop after this many samples.
@@ -79,7 +79,7 @@ pub(crate) struct Batch {
 
 /// The samples of a batch in microseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Samples {
+pub struct Samples {
     pub call: Vec<f64>,
     pub cycle: Vec<f64>,
     /// The clones' own times, when they took any.
@@ -87,7 +87,7 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn of(&self, measure: Measure) -> &[f64] {
+    pub fn of(&self, measure: Measure) -> &[f64] {
         match measure {
             Measure::Call => &self.call,
             Measure::Cycle | Measure::MixedCycle => &self.cycle,

@@ -11,7 +11,7 @@ use flashfork_terminal::{
     table::{three_figures, time},
 };
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let apart = sizes(document).into_iter().filter(|&size| groups(document, size) > 1).map(|size| {
         format!(
             "{}: the methods did not fit into memory together; measured one group after the other, each beside an empty process.",

@@ -18,7 +18,7 @@ const TOUCHED: u64 = 64 << 20;
 
 /// A worker and what is known of its parent process.
 #[derive(Debug)]
-pub(super) struct Member {
+pub struct Member {
     pub spec: Spec,
     pub worker: Worker<ForkSubject>,
     pub facts: Facts,
@@ -28,7 +28,7 @@ pub(super) struct Member {
 
 impl Member {
     /// Starts the worker and waits until its memory is filled, and sealed where the method says so.
-    pub(super) fn start(method: Method, size: u64, cpu: usize) -> Result<Self> {
+    pub fn start(method: Method, size: u64, cpu: usize) -> Result<Self> {
         let spec = Spec { method, size, cpu };
         let worker = spec.start::<ForkSubject>()?;
         let Ready { facts, sealed } = *worker.ready();
@@ -36,12 +36,12 @@ impl Member {
     }
 
     /// Why it must be left out, if so.
-    pub(super) fn flaw(&self) -> Option<String> {
+    pub fn flaw(&self) -> Option<String> {
         self.spec.flaw(&self.facts)
     }
 
     /// The next answer, which must be samples.
-    pub(super) fn samples(&mut self) -> Result<Samples> {
+    pub fn samples(&mut self) -> Result<Samples> {
         match self.worker.receive()? {
             Reply::Batch(samples) => Ok(samples),
             other => Err(unexpected(&other)),
@@ -59,7 +59,7 @@ impl Member {
     }
 
     /// Checks that clones left the parent's memory alone; must be the last request, because it reads everything.
-    pub(super) fn verify(&mut self) -> Result {
+    pub fn verify(&mut self) -> Result {
         match self.worker.ask(&Ask::Verify)? {
             Reply::Verified => Ok(()),
             other => Err(unexpected(&other)),
@@ -67,7 +67,7 @@ impl Member {
     }
 }
 
-pub(super) fn measure(at: &mut AtSize) -> Result {
+pub fn measure(at: &mut AtSize) -> Result {
     let methods = at.methods(1)?;
     let groups = at.plan.groups(&methods, at.size, 1)?;
     if groups.len() > 1 {
@@ -87,7 +87,7 @@ pub(super) fn measure(at: &mut AtSize) -> Result {
 
 impl AtSize<'_, '_> {
     /// The methods that this size can be held in now, `copies` times at once.
-    pub(super) fn methods(&mut self, copies: usize) -> Result<Vec<Method>> {
+    pub fn methods(&mut self, copies: usize) -> Result<Vec<Method>> {
         let mut methods = self.plan.methods.clone();
         if methods.contains(&Method::Hugetlb) && self.size > 0 {
             let times = copies as u64;
@@ -160,7 +160,7 @@ impl AtSize<'_, '_> {
 }
 
 /// What clones of one kind, made by one worker or several at once, were made for.
-pub(super) fn by_measure(probe: Probe, samples: &[Samples]) -> Visit<Measure> {
+pub fn by_measure(probe: Probe, samples: &[Samples]) -> Visit<Measure> {
     let of = |measure| samples.iter().flat_map(|samples| samples.of(measure)).copied().collect();
     probe.measures().iter().map(|&measure| (measure, of(measure))).collect()
 }

@@ -22,21 +22,21 @@ use flashfork_terminal::size::Size;
 /// Sealing is measured up to this size; the time grows in proportion.
 const LARGEST: u64 = 1 << 30;
 /// What a seal took, for each GB.
-pub(super) const TIME: &str = "seal_time";
+pub const TIME: &str = "seal_time";
 /// The same of the CPU.
-pub(super) const CPU: &str = "seal_cpu";
+pub const CPU: &str = "seal_cpu";
 /// Extra bytes held at the peak, by the engine's own account.
-pub(super) const EXTRA_REPORTED: &str = "seal_peak_extra_reported";
+pub const EXTRA_REPORTED: &str = "seal_peak_extra_reported";
 /// The same as seen from outside.
-pub(super) const EXTRA_SEEN: &str = "seal_peak_extra_seen";
+pub const EXTRA_SEEN: &str = "seal_peak_extra_seen";
 /// The share that got 2 MB pages.
-pub(super) const HUGE_FRACTION: &str = "seal_huge_fraction";
+pub const HUGE_FRACTION: &str = "seal_huge_fraction";
 /// How often a worker's memory is looked at while it seals.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Who seals memory of which pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Way {
+pub enum Way {
     /// The engine, from 4 KB pages to such.
     Small,
     /// The engine as it is by default, from 4 KB pages.
@@ -51,8 +51,7 @@ pub(super) enum Way {
 
 impl Way {
     /// In the order of tables.
-    pub(super) const ALL: [Self; 5] =
-        [Self::Small, Self::Default, Self::DefaultFromThp, Self::Tmpfs, Self::TmpfsFromThp];
+    pub const ALL: [Self; 5] = [Self::Small, Self::Default, Self::DefaultFromThp, Self::Tmpfs, Self::TmpfsFromThp];
 
     /// The method in records, and the pages asked for.
     fn key(self) -> (&'static str, Pages) {
@@ -79,7 +78,7 @@ impl Way {
     }
 
     /// As tables call it.
-    pub(super) fn title(self) -> [&'static str; 2] {
+    pub fn title(self) -> [&'static str; 2] {
         let from = if self.source() == Method::ForkThp { "THP" } else { "4 KB" };
         let to = match self {
             Self::Small => "sealed, 4 KB",
@@ -133,7 +132,7 @@ impl Sealing {
 }
 
 /// Measures sealing for every planned size up to 1 GB, in all ways in turn, each time in a fresh process.
-pub(super) fn measure(plan: &Plan, run: &mut Run) -> Result {
+pub fn measure(plan: &Plan, run: &mut Run) -> Result {
     let mut ways = Way::ALL.to_vec();
     let small = Spec { size: 4096, way: Way::Tmpfs, cpu: plan.cpu };
     if let Err(why) = Worker::<SealingSubject>::start("mounting a tmpfs", &small) {
@@ -168,7 +167,7 @@ pub(super) fn measure(plan: &Plan, run: &mut Run) -> Result {
 }
 
 /// The record of one figure of sealing `size` bytes.
-pub(super) fn find<'a>(document: &'a Document, figure: &str, size: u64, way: Way) -> Option<&'a Record> {
+pub fn find<'a>(document: &'a Document, figure: &str, size: u64, way: Way) -> Option<&'a Record> {
     let (method, pages) = way.key();
     let wanted = [("measure", json!(figure)), ("size", json!(size)), ("pages", json!(pages))];
     document.find(EXPERIMENT, method, &wanted)
@@ -191,21 +190,21 @@ fn sample(size: u64, way: Way, cpu: usize) -> Result<Sample> {
 
 /// The worker that seals once.
 #[derive(Debug)]
-pub(crate) struct SealingSubject {
+pub struct SealingSubject {
     way: Way,
     region: Region,
     tmpfs: Option<Tmpfs>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Spec {
+pub struct Spec {
     size: u64,
     way: Way,
     cpu: usize,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub enum Ask {
     Seal,
     /// Check every byte.
     Verify,
@@ -213,7 +212,7 @@ pub(crate) enum Ask {
 
 /// What sealing came to.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Done {
+pub struct Done {
     /// How long it took.
     seconds: f64,
     /// Seconds of the CPU.

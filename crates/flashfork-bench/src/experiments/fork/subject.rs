@@ -18,7 +18,7 @@ use crate::subjects::{
 use flashfork_measure::{BenchError, Result, Subject};
 
 #[derive(Debug)]
-pub(crate) struct ForkSubject {
+pub struct ForkSubject {
     method: Method,
     region: Region,
     touched: Touched,
@@ -27,7 +27,7 @@ pub(crate) struct ForkSubject {
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Ready {
+pub struct Ready {
     /// The parent, idle.
     pub facts: Facts,
     /// What was sealed, for the method that seals.
@@ -35,7 +35,7 @@ pub(crate) struct Ready {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub enum Ask {
     Batch(Batch),
     /// Bring the parent into this state.
     Become(ParentState),
@@ -44,7 +44,7 @@ pub(crate) enum Ask {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Reply {
+pub enum Reply {
     Batch(Samples),
     /// The parent in its new state, and how many of its pages are written.
     Become {

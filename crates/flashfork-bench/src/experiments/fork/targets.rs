@@ -14,7 +14,7 @@ const GB: u64 = 1 << 30;
 const FEW: ParentState = ParentState::Wrote(100);
 
 /// Every promise, with what the records say about it.
-pub(super) fn check(document: &Document) -> Vec<Target> {
+pub fn check(document: &Document) -> Vec<Target> {
     let to_empty = |what: String, size, state, times| {
         Target::at_most(what, times, Unit::Times, sealed_to_empty(document, size, state))
     };
@@ -55,12 +55,12 @@ fn sealed_to_empty(document: &Document, size: u64, state: ParentState) -> Option
 }
 
 /// A record's median divided by that of the empty process measured beside it.
-pub(super) fn to_empty(document: &Document, record: &Record) -> Option<Ratio> {
+pub fn to_empty(document: &Document, record: &Record) -> Option<Ratio> {
     ratio_of_medians(&record.rounds(), &empty_beside(document, record)?.rounds())
 }
 
 /// How many times faster than `plain` an idle parent of the same size with `engine` was.
-pub(super) fn faster(document: &Document, plain: Method, engine: Method, size: u64, measure: Measure) -> Option<Ratio> {
+pub fn faster(document: &Document, plain: Method, engine: Method, size: u64, measure: Measure) -> Option<Ratio> {
     let record = |method| find(document, method, size, ParentState::Idle, measure);
     ratio_of_medians(&record(plain)?.rounds(), &record(engine)?.rounds())
 }

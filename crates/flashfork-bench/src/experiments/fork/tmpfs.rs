@@ -16,11 +16,11 @@ use flashfork_measure::{BenchError, OrCant, Result};
 const CHUNK: usize = 2 << 20;
 
 #[derive(Debug)]
-pub(super) struct Tmpfs(OwnedFd);
+pub struct Tmpfs(OwnedFd);
 
 impl Tmpfs {
     /// Mounts one, where need be as root of its own user namespace, which this process is in from then on.
-    pub(super) fn mount() -> Result<Self> {
+    pub fn mount() -> Result<Self> {
         match mount() {
             Err(Errno::PERM) => {
                 become_root()?;
@@ -33,7 +33,7 @@ impl Tmpfs {
     }
 
     /// Puts a copy of a region in its place, chunk by chunk.
-    pub(super) fn replace(&self, region: &Region) -> Result {
+    pub fn replace(&self, region: &Region) -> Result {
         let failed = |errno| BenchError::system("put memory into a tmpfs", errno);
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = openat(&self.0, ".", flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;

@@ -8,7 +8,7 @@ use crate::subjects::{Region, WORDS_PER_PAGE, mix, word};
 
 /// What the parent has done with its memory since it was filled (and sealed, where it is).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ParentState {
+pub enum ParentState {
     /// Nothing.
     Idle,
     /// Read every page once, then written this share of its pages (in millionths, at least one page).
@@ -21,7 +21,7 @@ pub(crate) enum ParentState {
 
 impl ParentState {
     /// The states in the order they are gone through; what was written stays written.
-    pub(super) const ALL: [Self; 9] = [
+    pub const ALL: [Self; 9] = [
         Self::Idle,
         Self::Wrote(100),
         Self::Wrote(1_000),
@@ -33,10 +33,10 @@ impl ParentState {
         Self::WroteReadAndDropped(100_000),
     ];
     /// The states of a quick run.
-    pub(super) const QUICK: [Self; 3] = [Self::Idle, Self::Wrote(100), Self::Wrote(10_000)];
+    pub const QUICK: [Self; 3] = [Self::Idle, Self::Wrote(100), Self::Wrote(10_000)];
 
     /// The share of pages written, in millionths.
-    pub(super) fn millionths(self) -> u32 {
+    pub fn millionths(self) -> u32 {
         match self {
             Self::Idle => 0,
             Self::Wrote(millionths) | Self::WroteAndRead(millionths) | Self::WroteReadAndDropped(millionths) => {
@@ -46,7 +46,7 @@ impl ParentState {
     }
 
     /// The share of pages written, in percent.
-    pub(super) fn percent(self) -> f64 {
+    pub fn percent(self) -> f64 {
         f64::from(self.millionths()) / 1e4
     }
 }
@@ -64,7 +64,7 @@ impl fmt::Display for ParentState {
 
 /// Brings a parent from one state to the next.
 #[derive(Debug, Default)]
-pub(super) struct Touched {
+pub struct Touched {
     read: bool,
     /// Pages whose [`mix`] lies below this were written.
     below: u64,
@@ -76,7 +76,7 @@ impl Touched {
     ///
     /// Which pages: those whose hash is lowest, so that a larger share contains the smaller ones and every method
     /// writes the same ones, without a table of them that would be memory of its own to fork.
-    pub(super) fn advance(&mut self, region: &Region, state: ParentState) -> usize {
+    pub fn advance(&mut self, region: &Region, state: ParentState) -> usize {
         if state != ParentState::Idle && !self.read {
             read_all(region);
             self.read = true;

@@ -8,7 +8,7 @@ use flashfork_measure::{BenchError, OrCant, Result};
 
 /// What AFL says it did. Lines are documented in AFL++'s docs/afl-fuzz_approach.md.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct AflStats {
+pub struct AflStats {
     pub version: String,
     pub executions: u64,
     /// Executions per second, on average.
@@ -32,7 +32,7 @@ pub(super) struct AflStats {
 
 impl AflStats {
     /// Reads the file that AFL writes when it ends.
-    pub(super) fn read(path: &Path) -> Result<Self> {
+    pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).or_cant(format_args!("read AFL's statistics {}", path.display()))?;
         Self::parse(&text).map_err(|key| {
             BenchError::Unable(format!(

@@ -23,7 +23,7 @@ const DISAGREEMENT: f64 = 0.02;
 
 /// When a campaign ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Until {
+pub enum Until {
     /// After so long, counted from the first execution.
     Time(Duration),
     /// After so many executions, by AFL's count, which stops a little later.
@@ -31,7 +31,7 @@ pub(super) enum Until {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Campaign {
+pub struct Campaign {
     /// From AFL's start to the first execution, in seconds: loading, and sealing.
     pub startup: f64,
     /// Executions per second, window by window, with the window's end in seconds since the first execution.
@@ -50,7 +50,7 @@ pub(super) struct Campaign {
 
 /// Part of the time series.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Window {
+pub struct Window {
     /// Its end, in seconds since the first execution.
     pub end: f64,
     /// Executions per second in it.
@@ -77,14 +77,7 @@ impl Counter {
 
 /// Runs one campaign in the new directory `dir`. One step of progress per window. An interruption ends it,
 /// and is an error before the first execution.
-pub(super) fn run(
-    setup: &Setup,
-    method: Method,
-    seed: u64,
-    until: Until,
-    dir: &Path,
-    run: &mut Run,
-) -> Result<Campaign> {
+pub fn run(setup: &Setup, method: Method, seed: u64, until: Until, dir: &Path, run: &mut Run) -> Result<Campaign> {
     std::fs::create_dir(dir).or_cant(format_args!("make {}", dir.display()))?;
     let counter = Counter::create(dir.join("counter"))?;
     let stats = match method {

@@ -24,7 +24,7 @@ const FUNCTIONS: &str = "abs avg changes coalesce count group_concat hex ifnull 
                          nullif printf quote random replace round substr sum typeof upper";
 
 /// Writes the seeds into the directory `dir`, which is made.
-pub(super) fn write_seeds(dir: &Path) -> Result {
+pub fn write_seeds(dir: &Path) -> Result {
     let write = || -> io::Result<()> {
         fs::create_dir_all(dir)?;
         SEEDS.iter().try_for_each(|(name, sql)| fs::write(dir.join(name), sql))
@@ -33,7 +33,7 @@ pub(super) fn write_seeds(dir: &Path) -> Result {
 }
 
 /// Writes a dictionary in AFL's format: SQLite's keywords, functions, and `names`, those of the tables and columns.
-pub(super) fn write_dictionary(path: &Path, names: &[String]) -> Result {
+pub fn write_dictionary(path: &Path, names: &[String]) -> Result {
     let words =
         keywords().into_iter().chain(FUNCTIONS.split_whitespace().map(str::to_owned)).chain(names.iter().cloned());
     // AFL takes each word alone; the blank in front keeps it from running into the word before.

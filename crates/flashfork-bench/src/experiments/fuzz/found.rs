@@ -14,7 +14,7 @@ const EQUAL: &str = "edges after equal work";
 
 /// What records are made of: all of a run share this.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Made {
+pub struct Made {
     pub database_bytes: u64,
     /// The CPU AFL and the fuzzed program share.
     pub cpu: usize,
@@ -22,14 +22,7 @@ pub(super) struct Made {
 
 impl Made {
     /// Keeps one slice of a method's time: executions per second in windows of a second.
-    pub(super) fn keep_slice(
-        self,
-        method: Method,
-        slice: usize,
-        seed: u64,
-        campaign: &Campaign,
-        run: &mut Run,
-    ) -> Result {
+    pub fn keep_slice(self, method: Method, slice: usize, seed: u64, campaign: &Campaign, run: &mut Run) -> Result {
         let ends: Vec<f64> = campaign.windows.iter().map(|window| window.end).collect();
         let row = self.row(method, RATE, "1/s").chosen("slice", slice).chosen("afl_seed", seed).beside(json!({
             "t_s": ends,
@@ -44,14 +37,14 @@ impl Made {
     }
 
     /// Keeps the mean rates and the start-up times of a method's slices.
-    pub(super) fn keep_slices(self, method: Method, slices: &[Slice], run: &mut Run) -> Result {
+    pub fn keep_slices(self, method: Method, slices: &[Slice], run: &mut Run) -> Result {
         let means = slices.iter().map(|slice| slice.executions as f64 / slice.seconds).collect();
         run.keep(self.row(method, MEAN, "1/s"), means)?;
         run.keep(self.row(method, START_UP, "s"), slices.iter().map(|slice| slice.startup_s).collect())
     }
 
     /// Keeps a method's coverage after as many executions as the slowest method managed in a slice.
-    pub(super) fn keep_equal(self, method: Method, afl: &AflStats, run: &mut Run) -> Result {
+    pub fn keep_equal(self, method: Method, afl: &AflStats, run: &mut Run) -> Result {
         let row = self.row(method, EQUAL, "edges").beside(json!({ "executions": afl.executions, "afl": afl }));
         run.keep(row, vec![afl.edges as f64])
     }
@@ -64,7 +57,7 @@ impl Made {
 
 /// What was observed beside a slice's rates.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(super) struct Slice {
+pub struct Slice {
     /// Executions since the first.
     pub executions: u64,
     /// Seconds since the first.
@@ -80,35 +73,35 @@ pub(super) struct Slice {
 }
 
 /// The methods that were measured, in table order.
-pub(super) fn methods(records: &[Record]) -> impl Iterator<Item = Method> {
+pub fn methods(records: &[Record]) -> impl Iterator<Item = Method> {
     Method::STOCK.into_iter().filter(|&method| series(records, method).next().is_some())
 }
 
 /// The slices of `method`, in order.
-pub(super) fn slices(records: &[Record], method: Method) -> Vec<Slice> {
+pub fn slices(records: &[Record], method: Method) -> Vec<Slice> {
     let observed = |record: &Record| serde_json::to_value(&record.observed).and_then(serde_json::from_value).ok();
     series(records, method).filter_map(observed).collect()
 }
 
 /// AFL's account of `method` after equal work.
-pub(super) fn equal(document: &Document, method: Method) -> Option<AflStats> {
+pub fn equal(document: &Document, method: Method) -> Option<AflStats> {
     let record = document.find(EXPERIMENT, method.as_ref(), &[("measure", json!(EQUAL))])?;
     serde_json::from_value(record.observed.get("afl")?.clone()).ok()
 }
 
 /// Executions per second in windows of a second, slice by slice.
-pub(super) fn rates(document: &Document, method: Method) -> Rounds {
+pub fn rates(document: &Document, method: Method) -> Rounds {
     Rounds(series(&document.records, method).map(|record| record.samples.clone()).collect())
 }
 
 /// Executions per second over all slices: the paper's average.
-pub(super) fn mean_rate(slices: &[Slice]) -> f64 {
+pub fn mean_rate(slices: &[Slice]) -> f64 {
     let executions: u64 = slices.iter().map(|slice| slice.executions).sum();
     executions as f64 / slices.iter().map(|slice| slice.seconds).sum::<f64>()
 }
 
 /// How many times the executions per second of `other` those of `method` are.
-pub(super) fn ratio(document: &Document, method: Method, other: Method) -> Option<Ratio> {
+pub fn ratio(document: &Document, method: Method, other: Method) -> Option<Ratio> {
     ratio_of_medians(&rates(document, method), &rates(document, other))
 }
 

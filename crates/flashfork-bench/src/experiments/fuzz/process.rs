@@ -23,7 +23,7 @@ const QUOTED: u64 = 1500;
 
 /// What a campaign is made of; the same for all methods but for `method` and `shim`.
 #[derive(Debug, Clone)]
-pub(super) struct Setup {
+pub struct Setup {
     /// The fuzzed program.
     pub target: PathBuf,
     /// The database image it loads.
@@ -37,14 +37,14 @@ pub(super) struct Setup {
 
 /// A running `afl-fuzz`. Dropping it kills and reaps it.
 #[derive(Debug)]
-pub(super) struct Fuzzer {
+pub struct Fuzzer {
     process: Child,
     log: File,
 }
 
 impl Fuzzer {
     /// Starts fuzzing in the new directory `output`. Ends by itself after `executions`, where given.
-    pub(super) fn start(
+    pub fn start(
         setup: &Setup,
         method: Method,
         seed: u64,
@@ -67,7 +67,7 @@ impl Fuzzer {
 
     /// Starts a command that is `afl-fuzz`; `prepare` runs in the new process and makes system calls only. What it says
     /// goes into a file beside `output`.
-    pub(super) fn spawn(
+    pub fn spawn(
         mut command: Command,
         output: &Path,
         prepare: impl Fn() -> io::Result<()> + Send + Sync + 'static,
@@ -84,7 +84,7 @@ impl Fuzzer {
     }
 
     /// The process that forks the clones, once it is there: the child of `afl-fuzz`.
-    pub(super) fn fork_server(&self) -> Result<i32> {
+    pub fn fork_server(&self) -> Result<i32> {
         let failed = |error: procfs::ProcError| BenchError::system("look for the fork server", io::Error::other(error));
         let parent = self.process.id() as i32;
         // Processes may end while the list is read.
@@ -94,7 +94,7 @@ impl Fuzzer {
     }
 
     /// Fails when AFL has ended, with its last words.
-    pub(super) fn check_running(&mut self) -> Result {
+    pub fn check_running(&mut self) -> Result {
         match self.ended()? {
             None => Ok(()),
             Some(status) => Err(self.died(status)),
@@ -102,12 +102,12 @@ impl Fuzzer {
     }
 
     /// How AFL has ended, if it has.
-    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.process.try_wait().or_cant("wait for afl-fuzz")
     }
 
     /// Has AFL write its files and end.
-    pub(super) fn stop(&mut self) -> Result {
+    pub fn stop(&mut self) -> Result {
         // AFL tells its fork server to end; it is the one that must be told.
         kill_process(self.pid(), Signal::INT).or_cant("stop afl-fuzz")?;
         let begin = Instant::now();
@@ -124,7 +124,7 @@ impl Fuzzer {
     }
 
     /// The error for an AFL that ended by itself, with its last words.
-    pub(super) fn died(&mut self, status: ExitStatus) -> BenchError {
+    pub fn died(&mut self, status: ExitStatus) -> BenchError {
         let words = self.last_words().unwrap_or_else(|error| format!("its output can't be read: {error}"));
         BenchError::Unable(format!("afl-fuzz ended early ({status}): {words}"))
     }
@@ -155,7 +155,7 @@ impl Drop for Fuzzer {
 }
 
 /// Everything AFL and the program see of the environment: nothing of the user's, so that runs are alike.
-pub(super) fn quiet(command: &mut Command) {
+pub fn quiet(command: &mut Command) {
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C");
     for name in
         ["AFL_NO_UI", "AFL_NO_AFFINITY", "AFL_SKIP_CPUFREQ", "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES", "AFL_NO_COLOR"]
@@ -166,7 +166,7 @@ pub(super) fn quiet(command: &mut Command) {
 }
 
 /// The shim in the fuzzed program, which it always seals.
-pub(super) fn with_shim(command: &mut Command, shim: &Path) {
+pub fn with_shim(command: &mut Command, shim: &Path) {
     command.env("AFL_PRELOAD", shim).env(environment::ENGINE.name(), "seal");
 }
 

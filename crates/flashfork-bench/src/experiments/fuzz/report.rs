@@ -14,7 +14,7 @@ const PROMISED: u64 = 1 << 30;
 /// By how much of it an image may be larger or smaller.
 const ABOUT: u64 = PROMISED / 10;
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let mut parts = vec![heading(document), throughput(document), coverage(document), speedups(document)];
     if database(document).abs_diff(PROMISED) < ABOUT {
         let found = of(document, Method::Seal, Method::Fork4k);

@@ -11,7 +11,7 @@ use flashfork_measure::{Result, Run, order::shuffled_rounds};
 /// Added to the number of a slice for AFL's random seed: the same inputs for every method, others in every slice.
 const SEED: u64 = 9;
 
-pub(super) struct Runs<'a, 'b> {
+pub struct Runs<'a, 'b> {
     pub options: &'a FuzzOptions,
     pub setup: &'a Setup,
     pub database_bytes: u64,
@@ -20,7 +20,7 @@ pub(super) struct Runs<'a, 'b> {
 
 impl Runs<'_, '_> {
     /// Runs all campaigns, each in its own directory within `work`.
-    pub(super) fn measure(&mut self, work: &Path) -> Result {
+    pub fn measure(&mut self, work: &Path) -> Result {
         let made = Made { database_bytes: self.database_bytes, cpu: self.setup.cpu };
         let mut methods = Method::STOCK.to_vec();
         let whole = self.slices(made, &mut methods, work);

@@ -13,9 +13,9 @@ use flashfork_measure::{BenchError, Result, Run, error::is_missing};
 
 /// The harness, and the source of the SQLite linked into this program.
 const HARNESS: &str = include_str!("../../../fuzz-target/harness.c");
-pub(super) const SQLITE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sqlite3.c.gz"));
+pub const SQLITE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sqlite3.c.gz"));
 
-pub(super) const COMPILER: &str = "afl-clang-fast";
+pub const COMPILER: &str = "afl-clang-fast";
 /// One thread, no files; what else SQLite can do stays in, for there to be something to find.
 const FLAGS: [&str; 7] = [
     "-O2",
@@ -33,7 +33,7 @@ const INSTALL: &str = "AFL++ is not installed, which bench fuzz needs; install D
 
 /// The compiled fuzz target: from the directory `keep_in`, or compiled in `scratch` and then moved there. Both must be
 /// on the same file system. Takes about a minute of one CPU.
-pub(super) fn obtain(keep_in: &Path, scratch: &Path, run: &mut Run) -> Result<PathBuf> {
+pub fn obtain(keep_in: &Path, scratch: &Path, run: &mut Run) -> Result<PathBuf> {
     let compiler = compiler_version()?;
     let path = keep_in.join(format!("fuzz-target-{:016x}", fingerprint(&compiler)));
     if path.exists() {
@@ -50,7 +50,7 @@ pub(super) fn obtain(keep_in: &Path, scratch: &Path, run: &mut Run) -> Result<Pa
 }
 
 /// Also finds out whether AFL++ is there at all.
-pub(super) fn compiler_version() -> Result<String> {
+pub fn compiler_version() -> Result<String> {
     let output = Command::new(COMPILER).arg("--version").stdin(Stdio::null()).output();
     let output = output.map_err(|error| match is_missing(&error) {
         true => BenchError::Unable(INSTALL.into()),

@@ -17,14 +17,14 @@ use super::FuzzOptions;
 use build::{Builder, Built};
 use found::{Build, Slice};
 
-pub(super) use report::render;
+pub use report::render;
 pub use target::Target;
 use way::Way;
 
 /// Added to the number of a slice for AFL's random seed: the same inputs for every way, others in every slice.
 const SEED: u64 = 9;
 
-pub(super) fn measure(targets: &[Target], options: &FuzzOptions, run: &mut Run) -> Result {
+pub fn measure(targets: &[Target], options: &FuzzOptions, run: &mut Run) -> Result {
     let shim = options.shim(run.here)?;
     let cache = options.cache.clone().map_or_else(|| run.here.cache("bench"), Ok)?;
     let work = WorkDir::new(Some(&cache))?;

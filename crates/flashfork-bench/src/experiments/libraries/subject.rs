@@ -19,7 +19,7 @@ const BESIDES: usize = 4 << 20;
 /// What becomes of the libraries' data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum Way {
+pub enum Way {
     /// Nothing, and nothing else is sealed.
     #[strum(serialize = "fork")]
     Plain,
@@ -31,12 +31,12 @@ pub(crate) enum Way {
 
 impl Way {
     /// Baseline first.
-    pub(crate) const ALL: [Self; 3] = [Self::Plain, Self::SealedWithout, Self::Sealed];
+    pub const ALL: [Self; 3] = [Self::Plain, Self::SealedWithout, Self::Sealed];
 }
 
 /// What a clone does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
-pub(crate) enum Task {
+pub enum Task {
     #[strum(serialize = "ends")]
     End,
     /// It calls into every library first.
@@ -45,18 +45,18 @@ pub(crate) enum Task {
 }
 
 impl Task {
-    pub(crate) const ALL: [Self; 2] = [Self::End, Self::Use];
+    pub const ALL: [Self; 2] = [Self::End, Self::Use];
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Spec {
+pub struct Spec {
     pub way: Way,
     pub libraries: Vec<PathBuf>,
     pub cpu: usize,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Ready {
+pub struct Ready {
     /// Bytes sealed.
     pub sealed: u64,
     /// Mappings of the process.
@@ -65,14 +65,14 @@ pub(crate) struct Ready {
 
 /// `count` clones, after one that isn't counted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Ask {
+pub struct Ask {
     pub task: Task,
     pub count: usize,
 }
 
 /// What one clone took, in microseconds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Phases {
+pub struct Phases {
     pub fork: f64,
     /// From before it until the clone is reaped.
     pub cycle: f64,
@@ -82,7 +82,7 @@ pub(crate) struct Phases {
 type Use = unsafe extern "C" fn(c_long) -> c_long;
 
 /// The program.
-pub(crate) struct LibrariesSubject {
+pub struct LibrariesSubject {
     method: Method,
     functions: Vec<Use>,
     _besides: Vec<u8>,

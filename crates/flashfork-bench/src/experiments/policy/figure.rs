@@ -14,7 +14,7 @@ const GAP: i32 = 26;
 const LEFT: i32 = 96;
 const TOP: i32 = 64;
 
-pub(super) fn draw(cells: &[Cell]) -> Result<String> {
+pub fn draw(cells: &[Cell]) -> Result<String> {
     paint(cells).map_err(|e| BenchError::Unable(format!("can't draw the figure: {e}")))
 }
 

@@ -11,13 +11,13 @@ use flashfork_terminal::{
 
 /// What `auto` promises: at most so many times the best, in the long run; and at most so many times a plain process's
 /// memory.
-pub(super) const PROMISE: f64 = 1.1;
+pub const PROMISE: f64 = 1.1;
 const MEMORY: f64 = 1.5;
 /// And how long a fork waits for part of a seal at most, in microseconds.
 const WAIT: f64 = 20_000.0;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Cell {
+pub struct Cell {
     pub thp: bool,
     pub size: u64,
     pub dirty: f64,
@@ -38,7 +38,7 @@ impl Cell {
 }
 
 /// The cells of which every engine has a figure.
-pub(super) fn cells(document: &Document) -> Vec<Cell> {
+pub fn cells(document: &Document) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for record in &document.records {
         let thp = record.chosen.get("thp").and_then(Value::as_bool);
@@ -61,7 +61,7 @@ pub(super) fn cells(document: &Document) -> Vec<Cell> {
     cells
 }
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let cells = cells(document);
     let rows: Vec<Vec<String>> = cells
         .iter()

@@ -37,7 +37,7 @@ impl Cell {
     }
 }
 
-pub(super) fn measure(options: &PolicyOptions, run: &mut Run) -> Result {
+pub fn measure(options: &PolicyOptions, run: &mut Run) -> Result {
     let (sizes, marks) = (options.sizes(), options.forks());
     let largest = sizes.iter().max().copied().unwrap_or(0);
     // A seal holds written pages twice.

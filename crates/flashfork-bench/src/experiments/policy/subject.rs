@@ -14,7 +14,7 @@ const WORDS: usize = 512;
 /// Who decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum Who {
+pub enum Who {
     /// Nobody: plain forks.
     Fork,
     /// Sealed before the first fork, and anew as the engine `seal` does.
@@ -24,11 +24,11 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    pub(crate) const ALL: [Self; 3] = [Self::Fork, Self::Seal, Self::Auto];
+    pub const ALL: [Self; 3] = [Self::Fork, Self::Seal, Self::Auto];
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Spec {
+pub struct Spec {
     pub who: Who,
     pub thp: bool,
     pub size: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Spec {
 
 impl Spec {
     /// The memory it begins with.
-    pub(crate) fn parent(&self) -> parent::Spec {
+    pub fn parent(&self) -> parent::Spec {
         let method = if self.thp { Method::ForkThp } else { Method::Fork4k };
         parent::Spec { method, size: self.size, cpu: self.cpu }
     }
@@ -46,7 +46,7 @@ impl Spec {
 /// A request: cycles that write so many pages each, anywhere or in a row from the beginning on, with the time taken at
 /// each of `marks`, ascending.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Ask {
+pub struct Ask {
     pub pages: usize,
     pub in_a_row: bool,
     pub marks: Vec<usize>,
@@ -56,7 +56,7 @@ pub(crate) struct Ask {
 
 /// What a run took.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Reply {
+pub struct Reply {
     /// Microseconds from the first cycle to each mark that was reached.
     pub taken: Vec<f64>,
     /// Most bytes of memory used after a fork, beyond those at the beginning.
@@ -66,7 +66,7 @@ pub(crate) struct Reply {
 }
 
 #[derive(Debug)]
-pub(crate) struct PolicySubject {
+pub struct PolicySubject {
     region: Region,
     who: Who,
 }

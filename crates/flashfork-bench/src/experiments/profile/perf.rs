@@ -12,13 +12,13 @@ const FREQUENCY: &str = "4999";
 
 /// A running `perf record`. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Recording {
+pub struct Recording {
     perf: Child,
 }
 
 impl Recording {
     /// Samples the process `pid` into `file`, by a clock: virtual machines have no cycle counter.
-    pub(super) fn start(pid: u32, file: &Path) -> Result<Self> {
+    pub fn start(pid: u32, file: &Path) -> Result<Self> {
         let mut command = Command::new("perf");
         command.args(["record", "-q", "-e", "cpu-clock", "-F", FREQUENCY, "-p", &pid.to_string(), "-o"]).arg(file);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -32,7 +32,7 @@ impl Recording {
     }
 
     /// Ends the recording and waits until it is written.
-    pub(super) fn stop(mut self) -> Result {
+    pub fn stop(mut self) -> Result {
         let failed = |error: std::io::Error| BenchError::system("end perf", error);
         kill_process(Pid::from_child(&self.perf), Signal::INT).map_err(|errno| failed(errno.into()))?;
         let mut said = String::new();
@@ -64,7 +64,7 @@ fn refused(said: &str) -> BenchError {
 }
 
 /// The share of samples of each symbol, largest first.
-pub(super) fn shares(file: &Path) -> Result<Vec<(String, f64)>> {
+pub fn shares(file: &Path) -> Result<Vec<(String, f64)>> {
     let mut command = Command::new("perf");
     command.args(["report", "--stdio", "-q", "--no-children", "--sort", "symbol", "-i"]).arg(file);
     let done = command.stdin(Stdio::null()).output().or_cant("start perf report")?;

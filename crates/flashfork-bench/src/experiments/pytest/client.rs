@@ -17,7 +17,7 @@ fn rounds(options: &PytestOptions) -> usize {
 
 /// Measures it: samples in microseconds of "plain", started anew, "template", a clone, and "install", from pip's start
 /// to the end of the first clone.
-pub(super) fn measure(options: &PytestOptions, place: &Path, run: &mut Run) -> Result {
+pub fn measure(options: &PytestOptions, place: &Path, run: &mut Run) -> Result {
     run.begin("a program by the client library", 1);
     let mut command = Command::new(&options.python);
     command.args(["-c", SCRIPT, &rounds(options).to_string()]).arg(place).args(&options.wheel);

@@ -11,7 +11,7 @@ use flashfork_terminal::{
     table::{self, three_figures, time},
 };
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let parts: Vec<String> = Suite::ALL.into_iter().filter_map(|suite| render(document, suite)).collect();
     let promised = promises(document);
     let promised = if promised.is_empty() { String::new() } else { target::render(&promised) };

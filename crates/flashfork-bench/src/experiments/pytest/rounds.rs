@@ -10,7 +10,7 @@ use flashfork_measure::{BenchError, Result, Row, Run, WorkDir};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(super) enum Measure {
+pub enum Measure {
     /// From starting pytest until it has ended, in microseconds.
     Whole,
     /// Tests a second, from the end of the first to that of the last.
@@ -35,7 +35,7 @@ struct Cell {
     outcomes: [u32; 3],
 }
 
-pub(super) fn measure(options: &PytestOptions, run: &mut Run) -> Result {
+pub fn measure(options: &PytestOptions, run: &mut Run) -> Result {
     let work = WorkDir::new(None)?;
     let runner = Runner::new(options, work.path())?;
     if let Some(why) = runner.lacks(Way::Plain) {

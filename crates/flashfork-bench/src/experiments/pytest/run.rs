@@ -16,7 +16,7 @@ const PLUGIN: &str = "flashfork_bench_times";
 
 /// What the plugin tells.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-pub(super) struct Told {
+pub struct Told {
     passed: u32,
     failed: u32,
     skipped: u32,
@@ -39,7 +39,7 @@ impl Told {
 }
 
 /// What runs suites.
-pub(super) struct Runner {
+pub struct Runner {
     python: PathBuf,
     forked_python: Option<PathBuf>,
     workers: String,
@@ -48,7 +48,7 @@ pub(super) struct Runner {
 
 impl Runner {
     /// With the plugin in `place`.
-    pub(super) fn new(options: &PytestOptions, place: &Path) -> Result<Self> {
+    pub fn new(options: &PytestOptions, place: &Path) -> Result<Self> {
         std::fs::write(place.join(format!("{PLUGIN}.py")), TIMES).or_cant("write a plugin of pytest")?;
         Ok(Self {
             python: options.python.clone(),
@@ -59,7 +59,7 @@ impl Runner {
     }
 
     /// Why nothing can be run in this way.
-    pub(super) fn lacks(&self, way: Way) -> Option<String> {
+    pub fn lacks(&self, way: Way) -> Option<String> {
         let Some(python) = self.python(way) else { return Some("--forked-python says which has it".to_owned()) };
         let modules = match way {
             Way::Forked => "pytest, pytest_forked, numpy, pandas, flashfork",
@@ -80,7 +80,7 @@ impl Runner {
     }
 
     /// Runs the suite in `dir`: the microseconds from the start until pytest had ended, and how the tests did.
-    pub(super) fn once(&self, way: Way, dir: &Path) -> Result<(f64, Told)> {
+    pub fn once(&self, way: Way, dir: &Path) -> Result<(f64, Told)> {
         let what = || format!("running the tests in {} by {}", dir.display(), way.title());
         let told = self.place.join("told");
         let _ = std::fs::remove_file(&told);

@@ -30,7 +30,7 @@ impl Suite {
     pub const ALL: [Self; 4] = [Self::Small, Self::Real, Self::Fixture, Self::Program];
 
     /// The ways to run it that are compared.
-    pub(super) fn ways(self) -> &'static [Way] {
+    pub fn ways(self) -> &'static [Way] {
         match self {
             Self::Small | Self::Real => &[Way::Plain, Way::Xdist, Way::Forked, Way::Clones, Way::Each],
             Self::Program => &[],
@@ -45,7 +45,7 @@ impl Suite {
     }
 
     /// Writes it into `place`, and returns the directory to run pytest in; or the reason why there is none.
-    pub(super) fn write(self, options: &PytestOptions, place: &Path) -> Result<Result<PathBuf, String>> {
+    pub fn write(self, options: &PytestOptions, place: &Path) -> Result<Result<PathBuf, String>> {
         let dir = place.join(self.as_ref());
         let failed = |error| BenchError::system("write a suite of tests", error);
         let (files, tests) = self.shape(options.quick);

@@ -3,7 +3,7 @@
 /// How tests are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(super) enum Way {
+pub enum Way {
     /// By pytest alone, in one process.
     Plain,
     /// By workers of xdist, which are started anew and collect anew.
@@ -26,7 +26,7 @@ pub(super) enum Way {
 
 impl Way {
     /// For people.
-    pub(super) fn title(self) -> &'static str {
+    pub fn title(self) -> &'static str {
         match self {
             Self::Plain => "pytest",
             Self::Xdist => "xdist: -n",
@@ -39,7 +39,7 @@ impl Way {
     }
 
     /// What pytest is told.
-    pub(super) fn arguments(self, workers: &str) -> Vec<&str> {
+    pub fn arguments(self, workers: &str) -> Vec<&str> {
         match self {
             Self::Plain => vec![],
             Self::Xdist => vec!["-n", workers],
@@ -50,7 +50,7 @@ impl Way {
     }
 
     /// What the suite with the large fixture is told about its memory.
-    pub(super) fn forks(self) -> &'static str {
+    pub fn forks(self) -> &'static str {
         match self {
             Self::Each => "sealed",
             Self::EachOnThp => "thp",

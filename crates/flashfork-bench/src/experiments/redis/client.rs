@@ -6,12 +6,12 @@ use std::{os::unix::net::UnixStream, path::Path};
 use flashfork_measure::{BenchError, Result};
 
 #[derive(Debug)]
-pub(super) struct Client {
+pub struct Client {
     stream: UnixStream,
     replies: BufReader<UnixStream>,
 }
 
-pub(super) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
+pub fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     out.extend(format!("*{}\r\n", words.len()).bytes());
     for word in words {
         out.extend(format!("${}\r\n", word.len()).bytes());
@@ -25,17 +25,17 @@ fn failed(error: io::Error) -> BenchError {
 }
 
 impl Client {
-    pub(super) fn connect(socket: &Path) -> io::Result<Self> {
+    pub fn connect(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         Ok(Self { replies: BufReader::with_capacity(1 << 18, stream.try_clone()?), stream })
     }
 
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result {
+    pub fn send(&mut self, bytes: &[u8]) -> Result {
         self.stream.write_all(bytes).map_err(failed)
     }
 
     /// Reads one reply; its text, or that of a string. An error of Redis's is one here.
-    pub(super) fn reply(&mut self) -> Result<Vec<u8>> {
+    pub fn reply(&mut self) -> Result<Vec<u8>> {
         let mut line = Vec::new();
         self.replies.read_until(b'\n', &mut line).map_err(failed)?;
         let Some((&kind, rest)) = line.strip_suffix(b"\r\n").and_then(|line| line.split_first()) else {
@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    pub(super) fn ask(&mut self, words: &[&str]) -> Result<Vec<u8>> {
+    pub fn ask(&mut self, words: &[&str]) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         command(&mut out, &words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
         self.send(&out)?;

@@ -16,7 +16,7 @@ const COUNTING: u8 = 1;
 const ENDING: u8 = 2;
 
 /// Running clients.
-pub(super) struct Load {
+pub struct Load {
     stage: Arc<AtomicU8>,
     clients: Vec<JoinHandle<Result<Vec<u32>>>>,
     begun: std::cell::Cell<Instant>,
@@ -24,7 +24,7 @@ pub(super) struct Load {
 
 impl Load {
     /// Starts clients; their answers aren't counted yet.
-    pub(super) fn start(socket: PathBuf, connections: u32, depth: u32, keys: u64, seed: u64) -> Result<Self> {
+    pub fn start(socket: PathBuf, connections: u32, depth: u32, keys: u64, seed: u64) -> Result<Self> {
         let stage = Arc::new(AtomicU8::new(WARMING));
         let mut clients = Vec::new();
         for number in 0..connections {
@@ -37,13 +37,13 @@ impl Load {
     }
 
     /// From now on answers count.
-    pub(super) fn begin(&self) {
+    pub fn begin(&self) {
         self.begun.set(Instant::now());
         self.stage.store(COUNTING, SeqCst);
     }
 
     /// Ends the clients; every counted latency in microseconds, and the seconds it took.
-    pub(super) fn end(self) -> Result<(Vec<u32>, f64)> {
+    pub fn end(self) -> Result<(Vec<u32>, f64)> {
         self.stage.store(ENDING, SeqCst);
         let seconds = self.begun.get().elapsed().as_secs_f64();
         let mut all = Vec::new();

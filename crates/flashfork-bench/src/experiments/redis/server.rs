@@ -14,7 +14,7 @@ const VALUE: u64 = 1000;
 const KEY: u64 = 1110;
 
 #[derive(Debug)]
-pub(super) struct Server {
+pub struct Server {
     process: Child,
     client: Client,
     place: WorkDir,
@@ -22,7 +22,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts one and waits until it answers.
-    pub(super) fn start(method: Method, shim: &Path) -> Result<Self> {
+    pub fn start(method: Method, shim: &Path) -> Result<Self> {
         let place = WorkDir::new(None)?;
         let mut command = Command::new("redis-server");
         command.args(["--port", "0", "--save", "", "--daemonize", "no", "--enable-debug-command", "yes"]);
@@ -52,19 +52,19 @@ impl Server {
         }
     }
 
-    pub(super) fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.place.path().join("socket")
     }
 
     /// Fills it with about `size` bytes; how many keys that are (`key:0` and up).
-    pub(super) fn fill(&mut self, size: u64) -> Result<u64> {
+    pub fn fill(&mut self, size: u64) -> Result<u64> {
         let keys = (size / KEY).max(1);
         self.client.ask(&["DEBUG", "POPULATE", &keys.to_string(), "key", &VALUE.to_string()])?;
         Ok(keys)
     }
 
     /// Takes a snapshot and waits for its end; microseconds of its fork, as Redis tells.
-    pub(super) fn snapshot(&mut self) -> Result<f64> {
+    pub fn snapshot(&mut self) -> Result<f64> {
         self.client.ask(&["BGSAVE"])?;
         let begin = Instant::now();
         while self.info("rdb_bgsave_in_progress")? != "0" {
@@ -88,14 +88,14 @@ impl Server {
         found.map(str::to_owned).ok_or_else(|| BenchError::Unable(format!("INFO of Redis lacks {field}")))
     }
 
-    pub(super) fn is_sealed(&self) -> Result<bool> {
+    pub fn is_sealed(&self) -> Result<bool> {
         let path = format!("/proc/{}/maps", self.process.id());
         let maps = std::fs::read_to_string(&path).or_cant(format_args!("read {path}"))?;
         Ok(maps.contains("/memfd:flashfork:"))
     }
 
     /// Ends it, without a last snapshot.
-    pub(super) fn stop(mut self) -> Result {
+    pub fn stop(mut self) -> Result {
         let mut out = Vec::new();
         super::client::command(&mut out, &[b"SHUTDOWN", b"NOSAVE"]);
         self.client.send(&out)?;

@@ -19,7 +19,7 @@ const UNCOUNTED: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum Kept {
+pub enum Kept {
     /// The region drops them.
     Dropping,
     /// It copies them back.
@@ -31,12 +31,12 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
-    pub(crate) const ALL: [Kept; 4] = [Kept::Dropping, Kept::Copying, Kept::Automatic, Kept::Fork];
+    pub const ALL: [Kept; 4] = [Kept::Dropping, Kept::Copying, Kept::Automatic, Kept::Fork];
 }
 
 /// What a worker prepares.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct CycleSpec {
+pub struct CycleSpec {
     pub size: u64,
     pub accesses: Accesses,
     pub kept: Kept,
@@ -45,7 +45,7 @@ pub(crate) struct CycleSpec {
 
 /// A sealed region.
 #[derive(Debug)]
-pub(crate) struct CycleSubject {
+pub struct CycleSubject {
     spec: CycleSpec,
     region: Region,
     pages: Pages,

@@ -16,7 +16,7 @@ const NEAR: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum Accesses {
+pub enum Accesses {
     /// To the same few pages.
     Hot,
     /// Anywhere.
@@ -25,14 +25,14 @@ pub(crate) enum Accesses {
 
 /// What one input accesses.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Input {
+pub struct Input {
     read: [usize; READ],
     pub written: [usize; WRITTEN],
 }
 
 /// Pages that one thread uses; each begins with its number, and is [`super::FILL`] from there on.
 #[derive(Debug)]
-pub(crate) struct Pages {
+pub struct Pages {
     start: usize,
     count: usize,
     accesses: Accesses,
@@ -41,7 +41,7 @@ pub(crate) struct Pages {
 
 impl Pages {
     /// The pages of `len` bytes at `start`, which are there while this is.
-    pub(crate) fn new(start: usize, len: usize, accesses: Accesses) -> Self {
+    pub fn new(start: usize, len: usize, accesses: Accesses) -> Self {
         let count = len / PAGE;
         let mut random = fastrand::Rng::with_seed(len as u64);
         Self { start, count, accesses, hot: [0; HOT].map(|_| random.usize(..count)) }
@@ -52,7 +52,7 @@ impl Pages {
         (self.start + page * PAGE + at) as *mut u8
     }
 
-    pub(crate) fn choose(&self, random: &mut fastrand::Rng) -> Input {
+    pub fn choose(&self, random: &mut fastrand::Rng) -> Input {
         let mut any = |near: usize| match self.accesses {
             Accesses::Hot => (self.hot[random.usize(..HOT)] + random.usize(..near)) % self.count,
             Accesses::Scattered => random.usize(..self.count),
@@ -60,7 +60,7 @@ impl Pages {
         Input { read: [0; READ].map(|_| any(NEAR)), written: [0; WRITTEN].map(|_| any(1)) }
     }
 
-    pub(crate) fn access(&self, input: &Input) {
+    pub fn access(&self, input: &Input) {
         for (read, written) in input.read.iter().zip(&input.written) {
             // SAFETY: inside the memory, which this process's one thread uses by such pointers only.
             unsafe {
@@ -72,7 +72,7 @@ impl Pages {
     }
 
     /// Has a clone do `work`, and waits for its end; how long that took, in microseconds.
-    pub(crate) fn in_clone(&self, work: impl FnOnce(&Self)) -> Result<f64> {
+    pub fn in_clone(&self, work: impl FnOnce(&Self)) -> Result<f64> {
         // SAFETY: the child works and ends.
         let cloned = unsafe {
             engine::in_clone(Method::Seal, || {
@@ -85,7 +85,7 @@ impl Pages {
     }
 
     /// Looks at pages that have been written.
-    pub(crate) fn check(&self, pages: &[usize]) -> Result {
+    pub fn check(&self, pages: &[usize]) -> Result {
         let wrong = pages.iter().find(|page| {
             // SAFETY: inside the memory, and aligned.
             let number = unsafe { self.byte(**page, 0).cast::<usize>().read_volatile() };

@@ -22,7 +22,7 @@ const UNCOUNTED: usize = 150;
 const BLOCKS: usize = 40;
 
 #[derive(Debug)]
-pub(crate) struct ProcessSubject {
+pub struct ProcessSubject {
     spec: CycleSpec,
     pages: Pages,
     random: fastrand::Rng,

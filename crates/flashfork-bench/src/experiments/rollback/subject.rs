@@ -13,7 +13,7 @@ use flashfork_measure::{BenchError, Result, Subject, Visit};
 const MOST: usize = 64;
 
 #[derive(Debug)]
-pub(crate) struct RollbackSubject {
+pub struct RollbackSubject {
     region: Region,
     outside: &'static Outside,
 }
@@ -28,7 +28,7 @@ struct Outside {
 
 /// A snapshot and so many restores, before each of which so many random pages are written.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Ask {
+pub struct Ask {
     pub written: usize,
     pub turns: usize,
     pub seed: u64,

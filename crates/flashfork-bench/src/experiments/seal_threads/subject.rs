@@ -18,14 +18,14 @@ use flashfork_measure::{BenchError, Result, Subject, pin};
 use flashfork_terminal::size::show;
 
 /// Shorter gaps are interrupts.
-pub(super) const LEAST_US: u64 = 50;
+pub const LEAST_US: u64 = 50;
 /// Gaps kept at most.
 const MOST: usize = 1 << 18;
 /// Share of the memory that must have been sealed: threads that write keep nothing out.
 const SEALED: f64 = 0.95;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Spec {
+pub struct Spec {
     pub size: u64,
     /// Threads beside the one that seals.
     pub threads: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Spec {
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub enum Ask {
     /// Watch from now on.
     Watch,
     /// What was seen since.
@@ -49,7 +49,7 @@ pub(crate) enum Ask {
 
 /// What was seen.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Reply {
+pub struct Reply {
     /// Microseconds each.
     pub gaps: Vec<f64>,
     pub seconds: f64,
@@ -68,7 +68,7 @@ struct Watch {
 
 /// A process with threads. They end with it.
 #[derive(Debug)]
-pub(crate) struct SealThreadsSubject {
+pub struct SealThreadsSubject {
     region: Region,
     watch: Arc<Watch>,
 }

@@ -5,7 +5,7 @@ use flashfork_measure::{BenchError, OrCant, Result};
 use std::{os::fd::AsFd, path::Path};
 
 /// Bytes of each of so many clones that are alive at a time: pages that are its alone, and page tables, when all run.
-pub(super) fn of_each(names: &Path, name: &str, count: u32) -> Result<Vec<f64>> {
+pub fn of_each(names: &Path, name: &str, count: u32) -> Result<Vec<f64>> {
     let (input, _held) = std::io::pipe().or_cant("make a pipe")?;
     let clones = (0..count).map(|_| runs::start(names, name, &[], input.as_fd())).collect::<Result<Vec<_>, _>>()?;
     // Each has answered what it was stopped in.

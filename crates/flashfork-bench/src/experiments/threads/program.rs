@@ -15,7 +15,7 @@ pub enum Family {
 }
 
 /// The interpreter that the packages belong to; what is first in PATH may be another, or a script that finds one.
-pub(super) const PYTHON: &str = "/usr/bin/python3";
+pub const PYTHON: &str = "/usr/bin/python3";
 
 /// Threads of the Java program's pool: with those of the virtual machine there are sixteen or seventeen.
 const POOL: u32 = 7;
@@ -31,7 +31,7 @@ const OBJECTS: &str = "100";
 
 /// How an answer is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub enum Answer {
     /// A line on standard output; the program ends with its input.
     Line,
     /// The answer of a server, which runs until it is killed: started anew at the first port, in clones at the second.
@@ -40,7 +40,7 @@ pub(super) enum Answer {
 
 /// A program of the experiment.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
+pub struct Program {
     /// The name in records and of templates.
     pub name: String,
     /// What it is, for people.
@@ -65,7 +65,7 @@ pub(super) struct Program {
 
 /// What a runtime offers.
 #[derive(Debug, Clone)]
-pub(super) struct Best {
+pub struct Best {
     pub title: &'static str,
     /// Variables and command.
     pub prepare: (Vec<(&'static str, &'static str)>, Vec<String>),
@@ -75,7 +75,7 @@ pub(super) struct Best {
 
 /// A process in which programs are run one after another, with all that earlier ones have left there.
 #[derive(Debug, Clone)]
-pub(super) struct Server {
+pub struct Server {
     /// Ends the first line that it prints with its port, and a full stop.
     pub start: Vec<String>,
     /// Has it run the program: what comes before the port, and after it.
@@ -85,7 +85,7 @@ pub(super) struct Server {
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Started {
+pub enum Started {
     Command(Vec<String>),
     /// A clone of this, warmed without its threads.
     Clone(Vec<String>),
@@ -96,7 +96,7 @@ fn words<const N: usize>(all: [&str; N]) -> Vec<String> {
 }
 
 /// The Java program with so many MB of live heap, threads of its pool, and classes. It waits at `port`.
-pub(super) fn java(name: &str, title: &str, [heap, pool, classes]: [u32; 3], place: &Path, port: u16) -> Program {
+pub fn java(name: &str, title: &str, [heap, pool, classes]: [u32; 3], place: &Path, port: u16) -> Program {
     let jar = place.join("main.jar").display().to_string();
     let archive = place.join(format!("{name}.jsa")).display().to_string();
     let most = format!("-Xmx{}m", heap + heap / 4 + 64);
@@ -145,7 +145,7 @@ pub(super) fn java(name: &str, title: &str, [heap, pool, classes]: [u32; 3], pla
 }
 
 /// The Java programs.
-pub(super) fn all_java(heaps: impl IntoIterator<Item = u32>, place: &Path, port: u16) -> Vec<Program> {
+pub fn all_java(heaps: impl IntoIterator<Item = u32>, place: &Path, port: u16) -> Vec<Program> {
     let mut all = vec![
         java("java-line", "Java, one line", [0, 0, 0], place, port),
         java("java-classes", "Java, 6,500 classes", [0, 0, CLASSES], place, port),
@@ -157,7 +157,7 @@ pub(super) fn all_java(heaps: impl IntoIterator<Item = u32>, place: &Path, port:
 }
 
 /// The Node program, which listens on the first of these ports, and as a template on the second.
-pub(super) fn node(place: &Path, ports: [u16; 2]) -> Program {
+pub fn node(place: &Path, ports: [u16; 2]) -> Program {
     let script = place.join("server.js").display().to_string();
     let blob = place.join("server.blob").display().to_string();
     let [port, other] = ports.map(|port| port.to_string());
@@ -184,7 +184,7 @@ pub(super) fn node(place: &Path, ports: [u16; 2]) -> Program {
 }
 
 /// The Python program with numpy.
-pub(super) fn python(place: &Path) -> Program {
+pub fn python(place: &Path) -> Program {
     Program {
         name: "python".into(),
         title: "CPython, numpy with OpenBLAS, 8 threads".into(),
@@ -194,7 +194,7 @@ pub(super) fn python(place: &Path) -> Program {
 }
 
 /// The same of more libraries, as this interpreter has them.
-pub(super) fn libraries(interpreter: &str, place: &Path) -> Program {
+pub fn libraries(interpreter: &str, place: &Path) -> Program {
     Program {
         name: "python-libraries".into(),
         title: "CPython, numpy, gRPC and pyarrow, and their threads".into(),
@@ -226,7 +226,7 @@ fn importing(interpreter: &str, place: &Path, warm: &str, imports: &str) -> Prog
 }
 
 /// A Python program with so many threads that wait.
-pub(super) fn threads(count: u32) -> Program {
+pub fn threads(count: u32) -> Program {
     let code = format!(
         "import threading\nwaits = threading.Event()\nfor _ in range({count}): threading.Thread(target=waits.wait, daemon=True).start()"
     );
@@ -246,7 +246,7 @@ pub(super) fn threads(count: u32) -> Program {
 }
 
 /// Sources, by the names of their files.
-pub(super) const SOURCES: [(&str, &str); 5] = [
+pub const SOURCES: [(&str, &str); 5] = [
     ("Main.java", include_str!("Main.java")),
     ("server.js", include_str!("server.js")),
     ("warm.py", include_str!("warm.py")),

@@ -23,7 +23,7 @@ const NODE_SERVED: f64 = 10_000.0;
 const PYTHON_WHOLE: f64 = 12_000.0;
 const THREAD: f64 = 25.0;
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let shown = Shown(document);
     let head = "Medians. Running: from the request to hearing that the clone's threads are let go; served: to a server's \
                 first\nanswer; answer: from the start of the command, or the program, to its first line or answer; whole: to \

@@ -17,7 +17,7 @@ use flashfork_terminal::size::Size;
 /// How a program is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(super) enum Way {
+pub enum Way {
     /// Started anew.
     Anew,
     /// With what its runtime offers.
@@ -32,7 +32,7 @@ pub(super) enum Way {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(super) enum Measure {
+pub enum Measure {
     /// Request for a clone until it runs, in microseconds.
     Running,
     /// Request for a clone of a server until that has answered a request of HTTP.
@@ -63,7 +63,7 @@ struct Place {
     waits: TcpListener,
 }
 
-pub(super) fn measure(options: &ThreadsOptions, run: &mut Run) -> Result {
+pub fn measure(options: &ThreadsOptions, run: &mut Run) -> Result {
     let work = WorkDir::new(None)?;
     let waits = TcpListener::bind("127.0.0.1:0").or_cant("make a socket")?;
     let mut place =

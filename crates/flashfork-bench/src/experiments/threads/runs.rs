@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub(super) use crate::subjects::command::flashfork as command;
+pub use crate::subjects::command::flashfork as command;
 use crate::subjects::{clock::micros, command::printed};
 use flashfork::templates::{Directory, Template};
 use flashfork_measure::{BenchError, OrCant, Result};
@@ -20,7 +20,7 @@ const LINE: &[u8] = b"1\n";
 
 /// Microseconds of one run.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Taken {
+pub struct Taken {
     /// Until the first answer is there.
     pub answer: f64,
     /// Until the command has ended; none of a server.
@@ -29,7 +29,7 @@ pub(super) struct Taken {
 
 /// Microseconds since a clone was asked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub struct Asked {
     /// Until it ran.
     pub running: f64,
     /// Until it had answered a request of HTTP; none of what is no server.
@@ -39,7 +39,7 @@ pub(super) struct Asked {
 /// Starts a command, and waits for its answer, and its end.
 ///
 /// The answer is a line, or that of a server at `port`.
-pub(super) fn run(mut command: Command, port: Option<u16>, what: &str) -> Result<Taken> {
+pub fn run(mut command: Command, port: Option<u16>, what: &str) -> Result<Taken> {
     let failed = |error| BenchError::system(format!("run {what}"), error);
     let output = if port.is_none() { Stdio::piped() } else { Stdio::null() };
     let begin = Instant::now();
@@ -88,7 +88,7 @@ fn http(port: u16, mut ended: impl FnMut() -> std::io::Result<bool>) -> std::io:
 }
 
 /// Asks for a clone by the library. It is waited for; a server, whose `port` is given, is ended when it has answered.
-pub(super) fn request(names: &Path, name: &str, arguments: &[String], port: Option<u16>, what: &str) -> Result<Asked> {
+pub fn request(names: &Path, name: &str, arguments: &[String], port: Option<u16>, what: &str) -> Result<Asked> {
     let null = std::fs::File::open("/dev/null").or_cant("open /dev/null")?;
     let begin = Instant::now();
     let clone = start(names, name, arguments, null.as_fd())?;
@@ -105,7 +105,7 @@ pub(super) fn request(names: &Path, name: &str, arguments: &[String], port: Opti
 }
 
 /// A clone, by the library. What it prints nobody reads.
-pub(super) fn start(
+pub fn start(
     names: &Path,
     name: &str,
     arguments: &[String],

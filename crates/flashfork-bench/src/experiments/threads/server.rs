@@ -10,7 +10,7 @@ use flashfork_measure::{BenchError, Result};
 
 /// One that runs. The guard ends it.
 #[derive(Debug)]
-pub(super) struct Running {
+pub struct Running {
     ask: Vec<String>,
     /// Open while it may print.
     _output: BufReader<ChildStdout>,
@@ -18,7 +18,7 @@ pub(super) struct Running {
 
 impl Running {
     /// Starts it, and waits for the line with its port.
-    pub(super) fn start(server: &Server, work: &Path, guard: &mut Guard) -> Result<Self> {
+    pub fn start(server: &Server, work: &Path, guard: &mut Guard) -> Result<Self> {
         let failed = |error| BenchError::system(format!("start {}", server.start.join(" ")), error);
         let mut command = runs::command(Path::new(&server.start[0]), work);
         let child = command.args(&server.start[1..]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -35,7 +35,7 @@ impl Running {
     }
 
     /// The command that has it run the program.
-    pub(super) fn ask(&self) -> &Vec<String> {
+    pub fn ask(&self) -> &Vec<String> {
         &self.ask
     }
 }

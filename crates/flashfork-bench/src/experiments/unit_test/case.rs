@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum Case {
+pub enum Case {
     /// A customer's open purchases.
     Select,
     /// Deletes a customer's cancelled purchases, and by foreign key their items.
@@ -18,7 +18,7 @@ pub(crate) enum Case {
 
 /// What a test must find, computed by the parent before anything is cloned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Expected {
+pub struct Expected {
     /// The customer or product.
     key: i64,
     /// Rows found, deleted or changed: at least one.
@@ -30,11 +30,11 @@ pub(super) struct Expected {
 
 impl Case {
     /// All tests, in the paper's order.
-    pub(super) const ALL: [Self; 3] = [Self::Select, Self::Delete, Self::Update];
+    pub const ALL: [Self; 3] = [Self::Select, Self::Delete, Self::Update];
 
     /// What different runs of this test must find, on keys spread over the whole table: `count` of them, or fewer when
     /// a small database has no more.
-    pub(super) fn expectations(self, db: &Connection, count: usize) -> rusqlite::Result<Vec<Expected>> {
+    pub fn expectations(self, db: &Connection, count: usize) -> rusqlite::Result<Vec<Expected>> {
         let (table, look) = match self {
             Self::Select => {
                 ("customer", "SELECT count(*), total(placed) FROM purchase WHERE customer = ?1 AND state = 'open'")
@@ -71,7 +71,7 @@ impl Case {
     }
 
     /// Runs the test on `db` and returns whether it found what it should.
-    pub(super) fn passes(self, db: &Connection, expected: &Expected) -> rusqlite::Result<bool> {
+    pub fn passes(self, db: &Connection, expected: &Expected) -> rusqlite::Result<bool> {
         let &Expected { key, rows, sum } = expected;
         match self {
             Self::Select => {

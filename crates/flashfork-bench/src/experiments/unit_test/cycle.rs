@@ -17,7 +17,7 @@ const SQL_FAILED: (i32, &str) = (4, "SQLite reported an error");
 
 /// What one test in a clone took, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Phases {
+pub struct Phases {
     /// The fork call, in the parent.
     pub clone: f64,
     /// The test, in the clone.
@@ -30,13 +30,13 @@ pub(crate) struct Phases {
 
 /// When the clone began and ended its test, in nanoseconds since the parent's clock started; shared with it.
 #[derive(Debug)]
-pub(super) struct Stamps {
+pub struct Stamps {
     began: AtomicU64,
     ended: AtomicU64,
 }
 
 /// Runs `case` in a clone of this process.
-pub(super) fn run(
+pub fn run(
     method: Method,
     db: &Connection,
     case: Case,

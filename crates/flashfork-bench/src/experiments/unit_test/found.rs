@@ -9,7 +9,7 @@ use flashfork_measure::{Document, Ratio, Record, Result, Rounds, Row, Run, ratio
 /// Part of a test's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(super) enum Phase {
+pub enum Phase {
     Clone,
     /// The test in the clone.
     Test,
@@ -19,9 +19,9 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    pub(super) const ALL: [Self; 4] = [Self::Clone, Self::Test, Self::Reap, Self::Whole];
+    pub const ALL: [Self; 4] = [Self::Clone, Self::Test, Self::Reap, Self::Whole];
 
-    pub(super) fn of(self, phases: &Phases) -> f64 {
+    pub fn of(self, phases: &Phases) -> f64 {
         match self {
             Self::Clone => phases.clone,
             Self::Test => phases.test,
@@ -32,28 +32,28 @@ impl Phase {
 }
 
 /// What each harness does once, in records.
-pub(super) const INITIALISE: &str = "initialise";
-pub(super) const HUGE_HEAP: &str = "heap on huge pages before sealing";
-pub(super) const SEAL: &str = "seal";
-pub(super) const SEALED: &str = "sealed";
-pub(super) const SEALED_HUGE: &str = "sealed on 2 MB pages";
+pub const INITIALISE: &str = "initialise";
+pub const HUGE_HEAP: &str = "heap on huge pages before sealing";
+pub const SEAL: &str = "seal";
+pub const SEALED: &str = "sealed";
+pub const SEALED_HUGE: &str = "sealed on 2 MB pages";
 
 /// What records are made of: all of a run share the CPUs of the jobs and the image.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Made<'a> {
+pub struct Made<'a> {
     pub cpus: &'a [usize],
     pub image: &'a Image,
 }
 
 impl Made<'_> {
     /// Keeps how long the image took to build, when it was built.
-    pub(super) fn keep_image(self, run: &mut Run) -> Result {
+    pub fn keep_image(self, run: &mut Run) -> Result {
         let took = self.image.built_in.map(|took| took.as_secs_f64());
         run.keep(self.row("image", "build image", "s"), took.into_iter().collect())
     }
 
     /// Keeps what the harnesses of `method` did once.
-    pub(super) fn keep_preparation(self, method: Method, ready: &[&Ready], run: &mut Run) -> Result {
+    pub fn keep_preparation(self, method: Method, ready: &[&Ready], run: &mut Run) -> Result {
         let of = |figure: fn(&Ready) -> f64| ready.iter().copied().map(figure).collect::<Vec<_>>();
         let sealed = |figure: fn(&Sealed) -> f64| -> Vec<f64> {
             ready.iter().filter_map(|ready| ready.sealed.as_ref().map(figure)).collect()
@@ -70,7 +70,7 @@ impl Made<'_> {
         Ok(())
     }
 
-    pub(super) fn row(self, method: &str, phase: &str, unit: &'static str) -> Row {
+    pub fn row(self, method: &str, phase: &str, unit: &'static str) -> Row {
         let mut cpus = self.cpus.to_vec();
         cpus.sort_unstable();
         cpus.dedup();
@@ -80,26 +80,26 @@ impl Made<'_> {
 }
 
 /// The record of what each harness of `method` did once.
-pub(super) fn once<'a>(document: &'a Document, method: Method, phase: &str) -> Option<&'a Record> {
+pub fn once<'a>(document: &'a Document, method: Method, phase: &str) -> Option<&'a Record> {
     document.find(EXPERIMENT, method.as_ref(), &[("phase", json!(phase))])
 }
 
-pub(super) fn find(document: &Document, method: Method, case: Case, phase: Phase) -> Option<&Record> {
+pub fn find(document: &Document, method: Method, case: Case, phase: Phase) -> Option<&Record> {
     document.find(EXPERIMENT, method.as_ref(), &[("phase", json!(phase.as_ref())), ("test", json!(case.as_ref()))])
 }
 
 /// The methods that were measured, in table order.
-pub(super) fn methods(document: &Document) -> Vec<Method> {
+pub fn methods(document: &Document) -> Vec<Method> {
     Method::ALL.into_iter().filter(|&method| once(document, method, INITIALISE).is_some()).collect()
 }
 
 /// How many times as long as `other` the phase of `method` took, over the tests `cases`.
-pub(super) fn ratio(document: &Document, method: Method, other: Method, cases: &[Case], phase: Phase) -> Option<Ratio> {
+pub fn ratio(document: &Document, method: Method, other: Method, cases: &[Case], phase: Phase) -> Option<Ratio> {
     ratio_of_medians(&pooled(document, method, cases, phase), &pooled(document, other, cases, phase))
 }
 
 /// The samples of several tests, those of the same round together.
-pub(super) fn pooled(document: &Document, method: Method, cases: &[Case], phase: Phase) -> Rounds {
+pub fn pooled(document: &Document, method: Method, cases: &[Case], phase: Phase) -> Rounds {
     let mut pooled = Rounds::default();
     for record in cases.iter().filter_map(|&case| find(document, method, case, phase)) {
         for (round, samples) in record.rounds().0.into_iter().enumerate() {

@@ -9,7 +9,7 @@ use flashfork_measure::{BenchError, Result};
 const RESERVE: u64 = 256 << 20;
 
 /// The CPU of each job, the same for all `methods`, out of those `allowed`. Refuses a run that doesn't fit.
-pub(super) fn cpus(
+pub fn cpus(
     options: &UnitTestOptions,
     methods: &[Method],
     allowed: &[usize],
@@ -31,7 +31,7 @@ fn in_memory(bytes: u64) -> u64 {
 }
 
 /// "1 harness", "2 harnesses".
-pub(super) fn harnesses(jobs: usize) -> String {
+pub fn harnesses(jobs: usize) -> String {
     if jobs == 1 { "1 harness".to_owned() } else { format!("{jobs} harnesses") }
 }
 

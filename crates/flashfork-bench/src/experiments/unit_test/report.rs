@@ -14,7 +14,7 @@ const PROMISED: u64 = 1 << 30;
 /// By how much of it an image may be larger or smaller.
 const ABOUT: u64 = PROMISED / 10;
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let mut parts = vec![heading(document), preparation(document), tests(document), speedups(document)];
     if chosen(document, "database_bytes").is_some_and(|bytes| bytes.abs_diff(PROMISED) < ABOUT) {
         parts.push(format!("Promises\n{}", target::render(&targets(document))));

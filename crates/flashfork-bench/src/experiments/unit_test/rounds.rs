@@ -20,13 +20,7 @@ struct Team {
 }
 
 /// Starts all harnesses, asks them in turn, and checks that every database is still what it was.
-pub(super) fn measure(
-    options: &UnitTestOptions,
-    methods: &[Method],
-    cpus: &[usize],
-    image: &Image,
-    run: &mut Run,
-) -> Result {
+pub fn measure(options: &UnitTestOptions, methods: &[Method], cpus: &[usize], image: &Image, run: &mut Run) -> Result {
     let made = Made { cpus, image };
     made.keep_image(run)?;
     run.begin("loading the database into each harness", (methods.len() * cpus.len()) as u64);

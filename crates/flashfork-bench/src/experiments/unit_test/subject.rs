@@ -20,7 +20,7 @@ const KEYS: usize = 64;
 
 /// A harness.
 #[derive(Debug)]
-pub(crate) struct UnitTestSubject {
+pub struct UnitTestSubject {
     method: Method,
     db: Connection,
     expected: Vec<(Case, Vec<Expected>)>,
@@ -28,7 +28,7 @@ pub(crate) struct UnitTestSubject {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Spec {
+pub struct Spec {
     /// How the memory is held and cloned.
     pub method: Method,
     pub image: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct Spec {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Ready {
+pub struct Ready {
     /// How long loading the database took, in seconds.
     pub initialise: f64,
     /// The harness's memory before any seal.
@@ -48,7 +48,7 @@ pub(crate) struct Ready {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub enum Ask {
     /// `count` clones that run `case`, after one that isn't counted; `first` chooses the keys.
     Batch { case: Case, first: usize, count: usize },
     /// The checksum of the database as it is now.
@@ -56,7 +56,7 @@ pub(crate) enum Ask {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Reply {
+pub enum Reply {
     /// One entry per clone.
     Batch(Vec<Phases>),
     Checksum(u64),

@@ -29,7 +29,7 @@ const CODE: &[u8] = &[
     0xfa, 0xf4, 0xeb, 0xfd, // cli; hlt; again
 ];
 
-pub(super) fn measure(host: &Host, plan: &Plan, run: &mut Run) -> Result {
+pub fn measure(host: &Host, plan: &Plan, run: &mut Run) -> Result {
     let sizes: Vec<u64> = plan.sizes.iter().map(|(size, _)| *size).filter(|size| *size <= LARGEST).collect();
     let (Some(&least), Some(&most)) = (sizes.first(), sizes.last()) else { return Ok(()) };
     let sizes = if least == most { vec![least] } else { vec![least, most] };

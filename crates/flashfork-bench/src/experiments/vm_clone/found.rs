@@ -8,7 +8,7 @@ use flashfork_measure::{Document, Record, Result, Rounds, Row, Run, Visit, numbe
 
 /// How a running machine comes about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Method {
+pub enum Method {
     /// By claiming a shell that waits.
     Clone(MemoryPages),
     /// By claiming one primed for the template.
@@ -19,7 +19,7 @@ pub(super) enum Method {
 
 impl Method {
     /// Every method there is, in table order.
-    pub(super) const ALL: [Self; 9] = [
+    pub const ALL: [Self; 9] = [
         Self::Clone(MemoryPages::Small),
         Self::Clone(MemoryPages::Thp),
         Self::Clone(MemoryPages::Hugetlb),
@@ -32,12 +32,12 @@ impl Method {
     ];
 
     /// Both claims of a template on `pages`.
-    pub(super) fn claims(pages: MemoryPages) -> [Self; 2] {
+    pub fn claims(pages: MemoryPages) -> [Self; 2] {
         [Self::Clone(pages), Self::Primed(pages)]
     }
 
     /// The pages of the template that is claimed; none for a boot.
-    pub(super) fn claimed(self) -> Option<MemoryPages> {
+    pub fn claimed(self) -> Option<MemoryPages> {
         match self {
             Self::Clone(pages) | Self::Primed(pages) => Some(pages),
             Self::ColdBoot(_) => None,
@@ -45,7 +45,7 @@ impl Method {
     }
 
     /// As records name it.
-    pub(super) fn name(self) -> String {
+    pub fn name(self) -> String {
         match self {
             Self::Clone(pages) => format!("clone-{}", pages.as_ref()),
             Self::Primed(pages) => format!("primed-{}", pages.as_ref()),
@@ -55,28 +55,28 @@ impl Method {
 }
 
 /// From the request until the client knows that the guest has left for the first time.
-pub(super) const FIRST_EXIT: &str = "first exit";
+pub const FIRST_EXIT: &str = "first exit";
 /// From the request until the clone's process is reaped; its guest ends by itself.
-pub(super) const CYCLE: &str = "cycle";
+pub const CYCLE: &str = "cycle";
 /// Preparing a shell, before anybody asks.
-pub(super) const PREPARE: &str = "prepare a shell";
+pub const PREPARE: &str = "prepare a shell";
 /// From the request until the agent's word that the guest has entropy, clock and hooks.
-pub(super) const READY: &str = "ready";
+pub const READY: &str = "ready";
 /// From the request until the guest is ready and its agent has answered a call: the hello over its socket.
-pub(super) const FIRST_REPLY: &str = "first reply";
+pub const FIRST_REPLY: &str = "first reply";
 
 /// The steps of a claim as they follow one another. The first is the client's; the last is what nobody measures: both
 /// processes' way through the scheduler.
-pub(super) const STEPS: [&str; 8] = ["send", "check", "map", "vcpus", "machine", "devices", "run", "wake-ups"];
+pub const STEPS: [&str; 8] = ["send", "check", "map", "vcpus", "machine", "devices", "run", "wake-ups"];
 /// The steps of a cold boot.
-pub(super) const BOOT_STEPS: [&str; 3] = ["create", "load", "run"];
+pub const BOOT_STEPS: [&str; 3] = ["create", "load", "run"];
 
 /// What one clone or boot took: measures and microseconds.
-pub(super) type Sample = Vec<(&'static str, f64)>;
+pub type Sample = Vec<(&'static str, f64)>;
 
 /// One method at one size.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cell {
+pub struct Cell {
     pub guest: GuestKind,
     pub method: Method,
     /// Bytes of guest memory.
@@ -86,14 +86,14 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub(super) fn row(&self, measure: &str) -> Row {
+    pub fn row(&self, measure: &str) -> Row {
         let chosen = json!({ "measure": measure, "guest": self.guest.as_ref(), "size": self.size, "vcpus": 1 });
         Row::of(self.method.name(), "us", chosen).beside(json!({ "template_huge_fraction": self.huge_fraction }))
     }
 }
 
 /// The samples of a batch, measure by measure.
-pub(super) fn visit(batch: &[Sample]) -> Visit<&'static str> {
+pub fn visit(batch: &[Sample]) -> Visit<&'static str> {
     let measures = batch.first().map_or(&[][..], Vec::as_slice).iter().map(|(name, _)| *name);
     let of = |measure: &'static str| -> Vec<f64> {
         batch.iter().flatten().filter(|(name, _)| *name == measure).map(|(_, value)| *value).collect()
@@ -103,7 +103,7 @@ pub(super) fn visit(batch: &[Sample]) -> Visit<&'static str> {
 
 /// What a number of shells or clones held, each of them, at one moment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bytes {
+pub struct Bytes {
     /// All, kernel memory included.
     pub total: f64,
     /// Of it, the processes' own.
@@ -111,21 +111,14 @@ pub(super) struct Bytes {
 }
 
 /// What was counted in: the parts of [`Bytes`].
-pub(super) const ALL: &str = "all";
-pub(super) const USER: &str = "user";
+pub const ALL: &str = "all";
+pub const USER: &str = "user";
 /// What was counted.
-pub(super) const WAITING: &str = "memory of a waiting shell";
-pub(super) const ALIVE: &str = "memory of a clone alive";
+pub const WAITING: &str = "memory of a waiting shell";
+pub const ALIVE: &str = "memory of a clone alive";
 
 /// Keeps what `count` shells or clones of one size hold, one sample a repetition. `source`: how it was counted.
-pub(super) fn keep_density(
-    what: &str,
-    size: u64,
-    count: usize,
-    source: &str,
-    counts: &[Bytes],
-    run: &mut Run,
-) -> Result {
+pub fn keep_density(what: &str, size: u64, count: usize, source: &str, counts: &[Bytes], run: &mut Run) -> Result {
     let mut keep = |part: &str, source: &str, of: fn(&Bytes) -> f64| {
         let chosen = json!({
             "measure": what,
@@ -143,13 +136,13 @@ pub(super) fn keep_density(
 }
 
 /// The record of one part of what was counted at `size`.
-pub(super) fn counted<'a>(document: &'a Document, what: &str, part: &str, size: u64) -> Option<&'a Record> {
+pub fn counted<'a>(document: &'a Document, what: &str, part: &str, size: u64) -> Option<&'a Record> {
     let wanted = [("measure", json!(what)), ("part", json!(part)), ("size", json!(size))];
     document.find(EXPERIMENT, &Method::Clone(MemoryPages::Small).name(), &wanted)
 }
 
 /// The record of one measure.
-pub(super) fn find<'a>(
+pub fn find<'a>(
     document: &'a Document,
     guest: GuestKind,
     method: Method,
@@ -161,23 +154,17 @@ pub(super) fn find<'a>(
 }
 
 /// The samples of one measure.
-pub(super) fn rounds(
-    document: &Document,
-    guest: GuestKind,
-    method: Method,
-    size: u64,
-    measure: &str,
-) -> Option<Rounds> {
+pub fn rounds(document: &Document, guest: GuestKind, method: Method, size: u64, measure: &str) -> Option<Rounds> {
     find(document, guest, method, size, measure).map(Record::rounds)
 }
 
 /// The sizes measured with `guest`, ascending.
-pub(super) fn sizes(document: &Document, guest: GuestKind) -> Vec<u64> {
+pub fn sizes(document: &Document, guest: GuestKind) -> Vec<u64> {
     numbers(document.of(EXPERIMENT).filter(|record| record.text("guest") == Some(guest.as_ref())), "size")
 }
 
 /// The sizes and methods with which `measure` was taken, in table order.
-pub(super) fn cells(document: &Document, guest: GuestKind, measure: &str) -> Vec<(u64, Method)> {
+pub fn cells(document: &Document, guest: GuestKind, measure: &str) -> Vec<(u64, Method)> {
     let all = sizes(document, guest).into_iter().flat_map(|size| Method::ALL.map(|method| (size, method)));
     all.filter(|&(size, method)| find(document, guest, method, size, measure).is_some()).collect()
 }

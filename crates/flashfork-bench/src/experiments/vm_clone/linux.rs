@@ -30,7 +30,7 @@ struct Subject {
     claims: u64,
 }
 
-pub(super) fn measure(host: &Host, plan: &Plan, deadline: Deadline, run: &mut Run) -> Result {
+pub fn measure(host: &Host, plan: &Plan, deadline: Deadline, run: &mut Run) -> Result {
     let guest = guest(run)?;
     run.begin("booting Linux guests for templates", plan.linux_sizes.len() as u64);
     let mut subjects = Vec::new();

@@ -23,7 +23,7 @@ type LeftOut = (String, String);
 
 /// A decided run.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
+pub struct Plan {
     /// What runs in the guests.
     pub guests: Vec<GuestKind>,
     /// Sizes of tiny guests' memory in bytes, ascending, each once, with the pages it can be made of.
@@ -43,7 +43,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Decides on a run, refusing sizes that were asked for and don't fit.
-    pub(super) fn new(options: &VmCloneOptions) -> Result<Self> {
+    pub fn new(options: &VmCloneOptions) -> Result<Self> {
         let headroom = memory::headroom()?;
         let mut missing = Vec::new();
         let mut choose = |usual: &[u64], kinds: u64| choose(options, usual, kinds, &headroom, &mut missing);

@@ -13,7 +13,7 @@ use flashfork_terminal::{
     table::{render as table, time},
 };
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let mut parts = Vec::new();
     let has = |guest| !sizes(document, guest).is_empty();
     if has(GuestKind::Tiny) {

@@ -11,7 +11,7 @@ const PRIMED: Method = Method::Primed(MemoryPages::Small);
 const COLD_BOOT: Method = Method::ColdBoot(MemoryPages::Small);
 
 /// The promises about guests that were measured, with what the records say about them.
-pub(super) fn check(document: &Document, guest: GuestKind) -> Vec<Target> {
+pub fn check(document: &Document, guest: GuestKind) -> Vec<Target> {
     match guest {
         GuestKind::Tiny => tiny(document),
         GuestKind::Linux => linux(document),

@@ -49,7 +49,7 @@ struct Pool<'a> {
 }
 
 /// Clones and boots of every size, in turn.
-pub(super) fn measure(host: &Host, plan: &Plan, deadline: Deadline, run: &mut Run) -> Result {
+pub fn measure(host: &Host, plan: &Plan, deadline: Deadline, run: &mut Run) -> Result {
     let mut pool = Pool { host, waiting: BTreeMap::new(), claims: 0 };
     let wanted: Vec<(u64, MemoryPages)> =
         plan.sizes.iter().flat_map(|(size, pages)| pages.iter().map(move |pages| (*size, *pages))).collect();
@@ -142,7 +142,7 @@ fn check(ended: &Ended, index: u64) -> Result {
 }
 
 /// Each of [`STEPS`].
-pub(super) fn steps(claimed: &Claimed) -> impl Iterator<Item = (&'static str, f64)> {
+pub fn steps(claimed: &Claimed) -> impl Iterator<Item = (&'static str, f64)> {
     let Claimed { total, send, times: t } = claimed;
     let shell = [t.check, t.map, t.vcpus, t.machine, t.devices, t.first_exit].map(|ns| ns as f64 / 1e3);
     // The shell may have begun before the client's call was back.

@@ -17,7 +17,7 @@ const BATCH: usize = 5;
 const SETTLE: Duration = Duration::from_millis(5);
 
 /// Claims of templates at each depth, in turn.
-pub(super) fn measure(host: &Host, size: u64, options: &VmForkOptions, run: &mut Run) -> Result {
+pub fn measure(host: &Host, size: u64, options: &VmForkOptions, run: &mut Run) -> Result {
     let pages = options.pages;
     let templates = templates(host, size, pages, run)?;
     let claims = |(depth, template)| [false, true].map(|primed| (Claims { depth, primed, pages, size }, template));

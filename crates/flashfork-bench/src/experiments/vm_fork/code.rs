@@ -7,11 +7,11 @@ const FIRST: u32 = 2 << 20;
 const PAGE: u32 = 4096;
 
 /// Where [`keeps_writing`] says how many pages it has written.
-pub(super) const COUNT: u32 = 1 << 20;
+pub const COUNT: u32 = 1 << 20;
 
 /// Where a guest writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Spread {
+pub enum Spread {
     /// All over its memory, no page beside the last one.
     Wide,
     /// One page after the other.
@@ -52,7 +52,7 @@ impl Places {
 }
 
 /// Pages that can be written of a guest whose memory ends there.
-pub(super) fn pages(end: u32) -> u32 {
+pub fn pages(end: u32) -> u32 {
     (end - FIRST) / PAGE
 }
 
@@ -62,7 +62,7 @@ fn common_divisor(a: u32, b: u32) -> u32 {
 
 /// Forks; its clone writes `first` pages, reads all its memory up to `end`, gives a reset signal and then writes a page
 /// every `ticks` of its TSC for ever. One that comes late makes up for it.
-pub(super) fn keeps_writing(end: u32, spread: Spread, first: u32, ticks: u32) -> Vec<u8> {
+pub fn keeps_writing(end: u32, spread: Spread, first: u32, ticks: u32) -> Vec<u8> {
     let places = Places::new(end, spread);
     let write = |code: &mut Vec<u8>| {
         code.extend([0x43, 0x89, 0x1f]); // inc ebx; mov [edi], ebx
@@ -105,7 +105,7 @@ pub(super) fn keeps_writing(end: u32, spread: Spread, first: u32, ticks: u32) ->
 /// Writes the first level's number to `pages` places all over its memory and forks. A clone with number 0 writes the
 /// next level's number to as many, of which the first half are the last level's second, and forks. One with another
 /// number adds up what is in so many places and gives it back.
-pub(super) fn levels(end: u32, pages: u32) -> Vec<u8> {
+pub fn levels(end: u32, pages: u32) -> Vec<u8> {
     let places = Places::new(end, Spread::Wide);
     let write = |code: &mut Vec<u8>| {
         code.extend([0x89, 0x1f]); // mov [edi], ebx
@@ -140,12 +140,12 @@ pub(super) fn levels(end: u32, pages: u32) -> Vec<u8> {
 }
 
 /// In how many places the first levels have written, up to that of this depth (the first is 0).
-pub(super) fn written(depth: u32, pages: u32) -> u32 {
+pub fn written(depth: u32, pages: u32) -> u32 {
     (depth + 2) * (pages / 2)
 }
 
 /// What that adds up to: half of its places are every level's own, and the last has another half.
-pub(super) fn sum(depth: u32, pages: u32) -> u32 {
+pub fn sum(depth: u32, pages: u32) -> u32 {
     let levels: u32 = (1..=depth + 1).sum();
     (levels + depth + 1) * (pages / 2)
 }

@@ -7,16 +7,16 @@ use crate::subjects::vm_host::{Claimed, Forked, MemoryPages};
 use flashfork_measure::{Document, Ratio, Record, Row, numbers, ratio_of_medians};
 
 /// As records name what forks took, and claims.
-pub(super) const FORK: &str = "live-fork";
+pub const FORK: &str = "live-fork";
 const CLAIM: &str = "claim";
 const PRIMED: &str = "primed-claim";
 
 /// How many forks lie between a template and the one that booted.
-pub(super) const DEPTHS: [u32; 5] = [0, 1, 2, 4, 8];
+pub const DEPTHS: [u32; 5] = [0, 1, 2, 4, 8];
 
 /// Which guests are forked: both ends of what a guest can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
-pub(super) enum Guest {
+pub enum Guest {
     /// On 4 KB pages, of which each is looked at in the pause, and it writes all over them.
     #[strum(serialize = "4k, writes all over")]
     Wide,
@@ -26,10 +26,10 @@ pub(super) enum Guest {
 }
 
 impl Guest {
-    pub(super) const ALL: [Self; 2] = [Self::Wide, Self::Together];
+    pub const ALL: [Self; 2] = [Self::Wide, Self::Together];
 
     /// What its template's memory is made of.
-    pub(super) fn pages(self) -> MemoryPages {
+    pub fn pages(self) -> MemoryPages {
         match self {
             Self::Wide => MemoryPages::Small,
             Self::Together => MemoryPages::Thp,
@@ -37,7 +37,7 @@ impl Guest {
     }
 
     /// Where it writes.
-    pub(super) fn spread(self) -> Spread {
+    pub fn spread(self) -> Spread {
         match self {
             Self::Wide => Spread::Wide,
             Self::Together => Spread::Together,
@@ -48,7 +48,7 @@ impl Guest {
 /// What is found of a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(super) enum Part {
+pub enum Part {
     /// For how long the guest stood still.
     Pause,
     /// Of it: until it did.
@@ -69,11 +69,11 @@ pub(super) enum Part {
 }
 
 impl Part {
-    pub(super) const ALL: [Self; 7] =
+    pub const ALL: [Self; 7] =
         [Self::Pause, Self::Stop, Self::Copy, Self::Save, Self::Before, Self::Left, Self::Written];
 
     /// What it was of one fork, in its unit. `written`: pages.
-    pub(super) fn of(self, fork: &Forked, written: u32) -> f64 {
+    pub fn of(self, fork: &Forked, written: u32) -> f64 {
         let us = |nanoseconds: u64| nanoseconds as f64 / 1e3;
         match self {
             Self::Pause => us(fork.pause.total()),
@@ -86,7 +86,7 @@ impl Part {
         }
     }
 
-    pub(super) fn unit(self) -> &'static str {
+    pub fn unit(self) -> &'static str {
         match self {
             Self::Left | Self::Written => "count",
             _ => "us",
@@ -97,7 +97,7 @@ impl Part {
 /// What is timed of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(super) enum Step {
+pub enum Step {
     /// From the request until the client knows of the first exit.
     #[strum(serialize = "first exit")]
     FirstExit,
@@ -109,10 +109,10 @@ pub(super) enum Step {
 }
 
 impl Step {
-    pub(super) const ALL: [Self; 3] = [Self::FirstExit, Self::Shell, Self::Map];
+    pub const ALL: [Self; 3] = [Self::FirstExit, Self::Shell, Self::Map];
 
     /// Microseconds of it.
-    pub(super) fn of(self, claimed: &Claimed) -> f64 {
+    pub fn of(self, claimed: &Claimed) -> f64 {
         match self {
             Self::FirstExit => claimed.total.as_secs_f64() * 1e6,
             Self::Shell => claimed.times.total() as f64 / 1e3,
@@ -123,7 +123,7 @@ impl Step {
 
 /// Claims of one template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Claims {
+pub struct Claims {
     pub depth: u32,
     /// Whether their shells were primed: then their memory was mapped before.
     pub primed: bool,
@@ -135,7 +135,7 @@ pub(super) struct Claims {
 
 impl Claims {
     /// One step. `layers`: files and extents that make up the template's memory.
-    pub(super) fn row(self, [files, extents]: [usize; 2], step: Step) -> Row {
+    pub fn row(self, [files, extents]: [usize; 2], step: Step) -> Row {
         let chosen = json!({ "measure": step.as_ref(), "depth": self.depth, "pages": self.pages, "size": self.size });
         Row::of(method(self.primed), "us", chosen).beside(json!({ "files": files, "extents": extents }))
     }
@@ -147,22 +147,22 @@ fn method(primed: bool) -> &'static str {
 }
 
 /// The record of part of forks of guests of `size`.
-pub(super) fn part(document: &Document, guest: Guest, size: u64, part: Part) -> Option<&Record> {
+pub fn part(document: &Document, guest: Guest, size: u64, part: Part) -> Option<&Record> {
     let wanted = [("measure", json!(part.as_ref())), ("guest", json!(guest.as_ref())), ("size", json!(size))];
     document.find(EXPERIMENT, FORK, &wanted)
 }
 
-pub(super) fn step(document: &Document, primed: bool, depth: u32, step: Step) -> Option<&Record> {
+pub fn step(document: &Document, primed: bool, depth: u32, step: Step) -> Option<&Record> {
     document.find(EXPERIMENT, method(primed), &[("measure", json!(step.as_ref())), ("depth", json!(depth))])
 }
 
 /// How many times as long the guests of one size stood still as those of another.
-pub(super) fn pauses(document: &Document, guest: Guest, size: u64, other: u64) -> Option<Ratio> {
+pub fn pauses(document: &Document, guest: Guest, size: u64, other: u64) -> Option<Ratio> {
     ratio(part(document, guest, size, Part::Pause), part(document, guest, other, Part::Pause))
 }
 
 /// How many times as long a step of claims took at one depth as at another.
-pub(super) fn claims(document: &Document, primed: bool, depth: u32, other: u32, of: Step) -> Option<Ratio> {
+pub fn claims(document: &Document, primed: bool, depth: u32, other: u32, of: Step) -> Option<Ratio> {
     ratio(step(document, primed, depth, of), step(document, primed, other, of))
 }
 
@@ -171,18 +171,18 @@ fn ratio(over: Option<&Record>, under: Option<&Record>) -> Option<Ratio> {
 }
 
 /// The sizes of guests of a kind that were forked, ascending.
-pub(super) fn sizes(document: &Document, guest: Guest) -> Vec<u64> {
+pub fn sizes(document: &Document, guest: Guest) -> Vec<u64> {
     let is = |record: &&Record| record.method == FORK && record.text("guest") == Some(guest.as_ref());
     numbers(document.of(EXPERIMENT).filter(is), "size")
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub mod tests {
     use super::*;
 
     /// Records of guests of 1 and 2 GB that stand still for 1 and 1.1 ms, and claims whose every fork takes 10 of 200
     /// µs, or of 400 if primed.
-    pub(in super::super) fn document(tracked: bool) -> Document {
+    pub fn document(tracked: bool) -> Document {
         let mut records = Vec::new();
         let mut keep = |row: Row, value: f64| records.push(row.record(EXPERIMENT, vec![value; 6]).unwrap());
         for (size, pause) in [(1_u64 << 30, 1000.0), (2 << 30, 1100.0)] {

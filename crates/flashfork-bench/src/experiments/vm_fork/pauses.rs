@@ -28,7 +28,7 @@ struct Subject {
 }
 
 /// Forks guests of each kind and size, in turn.
-pub(super) fn measure(host: &Host, sizes: &[u64], options: &VmForkOptions, run: &mut Run) -> Result {
+pub fn measure(host: &Host, sizes: &[u64], options: &VmForkOptions, run: &mut Run) -> Result {
     // 2 MB pages first, while there is unbroken memory.
     let guests = Guest::ALL.into_iter().rev();
     let wanted: Vec<_> = guests.flat_map(|guest| sizes.iter().rev().map(move |size| (guest, *size))).collect();

@@ -9,7 +9,7 @@ use flashfork_terminal::{
     table::{render as table, time, time_range},
 };
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let mut parts = Vec::new();
     parts.extend(of_pauses(document));
     if let Some(record) = DEPTHS.into_iter().find_map(|depth| step(document, false, depth, Step::FirstExit)) {

@@ -5,7 +5,7 @@ use crate::subjects::vm_host::code::{DONE, FORK, protected_mode, signal};
 use flashfork_vmm::boot::TINY_ADDRESS as ADDRESS;
 
 /// Most pages that can be written: an even number.
-pub(super) const MOST: u32 = 2000;
+pub const MOST: u32 = 2000;
 const STORES: u32 = MOST / 2;
 
 /// Where the first page can be.
@@ -18,7 +18,7 @@ const STORE: usize = 6;
 
 /// Writes so many words, each to two pages, which are new each time, and is done. Without a number it forks, and its
 /// clones write as many as their number says.
-pub(super) fn writes(size: u64, stores: Option<u32>) -> Vec<u8> {
+pub fn writes(size: u64, stores: Option<u32>) -> Vec<u8> {
     let mut code = protected_mode();
     match stores {
         Some(stores) => {
@@ -47,7 +47,7 @@ pub(super) fn writes(size: u64, stores: Option<u32>) -> Vec<u8> {
 }
 
 /// The address of each store; a guest that makes fewer makes the last ones.
-pub(super) fn places(size: u64) -> impl Iterator<Item = u32> {
+pub fn places(size: u64) -> impl Iterator<Item = u32> {
     let apart = (size - FIRST) / u64::from(STORES) / PAGE * PAGE;
     (0..STORES).map(move |store| (FIRST + u64::from(store * STEP % STORES) * apart + PAGE - 2) as u32)
 }

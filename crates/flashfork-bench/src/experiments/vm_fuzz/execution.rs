@@ -36,7 +36,7 @@ struct Subject<'a> {
 }
 
 /// All ways with each number of pages, in turn.
-pub(super) fn measure(host: &Host, options: &VmFuzzOptions, run: &mut Run) -> Result {
+pub fn measure(host: &Host, options: &VmFuzzOptions, run: &mut Run) -> Result {
     let size = options.size.0;
     run.begin("a template with all of its memory, and clones", 1);
     let shape = shape(size, MemoryPages::Small.of_shape());

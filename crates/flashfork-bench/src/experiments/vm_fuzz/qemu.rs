@@ -20,14 +20,14 @@ use serde_json::json;
 use super::{RESERVE, VmFuzzOptions};
 use crate::subjects::{Method, memory};
 use flashfork_measure::{BenchError, Effort, Result, Row, Run, Visit, WorkDir, pin};
-pub(super) use report::render;
+pub use report::render;
 use server::{Server, Setup};
 
 /// As records name what is timed: from AFL's request until it knows how the child ended, and of that the fork in QEMU.
 const EXECUTION: &str = "execution";
 const FORK: &str = "fork";
 
-pub(super) fn measure(options: &VmFuzzOptions, run: &mut Run) -> Result {
+pub fn measure(options: &VmFuzzOptions, run: &mut Run) -> Result {
     let size = options.size.0;
     let (methods, missing) = Method::here();
     for (method, why) in missing {

@@ -15,7 +15,7 @@ use flashfork_terminal::{
 const PAGES: u64 = 200;
 const SIZE: u64 = 1 << 30;
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let Some(size) = document.of(EXPERIMENT).find_map(|record| record.number("size")) else {
         return page(document, []);
     };

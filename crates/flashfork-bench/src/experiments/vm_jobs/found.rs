@@ -19,10 +19,10 @@ pub enum Work {
 }
 
 impl Work {
-    pub(super) const ALL: [Self; 3] = [Self::Gcc, Self::Java, Self::Mixed];
+    pub const ALL: [Self; 3] = [Self::Gcc, Self::Java, Self::Mixed];
 
     /// What its jobs are, in turn.
-    pub(super) fn kinds(self) -> &'static [Kind] {
+    pub fn kinds(self) -> &'static [Kind] {
         match self {
             Self::Gcc => &[Kind::Gcc],
             Self::Java => &[Kind::Java],
@@ -33,7 +33,7 @@ impl Work {
 
 /// How the machine of a job comes about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Method {
+pub enum Method {
     /// From nothing.
     Boot,
     /// By a claim.
@@ -44,7 +44,7 @@ pub(super) enum Method {
 
 impl Method {
     /// Every method there is, in table order.
-    pub(super) const ALL: [Self; 5] = [
+    pub const ALL: [Self; 5] = [
         Self::Boot,
         Self::Clone(MemoryPages::Small),
         Self::Clone(MemoryPages::Thp),
@@ -53,7 +53,7 @@ impl Method {
     ];
 
     /// As records name it.
-    pub(super) fn name(self) -> String {
+    pub fn name(self) -> String {
         match self {
             Self::Boot => "cold-boot".to_owned(),
             Self::Clone(pages) => format!("clone-{}", pages.as_ref()),
@@ -65,7 +65,7 @@ impl Method {
 /// What is found of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(super) enum Measure {
+pub enum Measure {
     /// From the request to the result.
     Latency,
     /// Of it: until the machine waited for the job.
@@ -88,36 +88,36 @@ impl Measure {
 
 /// Jobs of one kind by one method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Cell {
+pub struct Cell {
     pub work: Work,
     pub method: Method,
 }
 
 impl Cell {
-    pub(super) fn row(self, cpus: usize, measure: Measure) -> Row {
+    pub fn row(self, cpus: usize, measure: Measure) -> Row {
         let chosen = json!({ "measure": measure.as_ref(), "jobs": self.work.as_ref() });
         Row::of(self.method.name(), measure.unit(), chosen).beside(json!({ "cpus": cpus }))
     }
 
     /// The record of one measure.
-    pub(super) fn find(self, document: &Document, measure: Measure) -> Option<&Record> {
+    pub fn find(self, document: &Document, measure: Measure) -> Option<&Record> {
         let wanted = [("measure", json!(measure.as_ref())), ("jobs", json!(self.work.as_ref()))];
         document.find(EXPERIMENT, &self.method.name(), &wanted)
     }
 
     /// How many times that of a boot a measure's median is.
-    pub(super) fn beside_boot(self, document: &Document, measure: Measure) -> Option<Ratio> {
+    pub fn beside_boot(self, document: &Document, measure: Measure) -> Option<Ratio> {
         let boot = Self { method: Method::Boot, ..self }.find(document, measure)?;
         ratio_of_medians(&self.find(document, measure)?.rounds(), &boot.rounds())
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub mod tests {
     use super::*;
 
     /// Records of jobs that take 10 s by a boot, 1 s by a clone, of which half is the job, and 0.5 s by a rollback.
-    pub(in super::super) fn document() -> Document {
+    pub fn document() -> Document {
         let mut records = Vec::new();
         for work in [Work::Gcc, Work::Java] {
             for method in Method::ALL {

@@ -26,7 +26,7 @@ const SERVE: &str = "set -e; cd /run; mkfifo jobs results ready; \
 /// What a machine can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(super) enum Kind {
+pub enum Kind {
     /// Compile a small C program, and run it.
     Gcc,
     /// Estimate π in a Java program that is there already.
@@ -35,7 +35,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Bytes of its guest's memory.
-    pub(super) fn memory(self) -> u64 {
+    pub fn memory(self) -> u64 {
         match self {
             Self::Gcc => 256 << 20,
             Self::Java => 512 << 20,
@@ -55,7 +55,7 @@ impl Kind {
     }
 
     /// Does job number `number`, and looks at its result.
-    pub(super) fn work(self, agent: &mut Agent, number: u64) -> Result {
+    pub fn work(self, agent: &mut Agent, number: u64) -> Result {
         match self {
             Self::Gcc => run(agent, COMPILE, |said| said == "25 primes up to 100\n"),
             Self::Java => {
@@ -73,7 +73,7 @@ fn is_pi(said: &str, number: u64) -> bool {
 }
 
 /// What all machines are made of.
-pub(super) struct Guests<'a> {
+pub struct Guests<'a> {
     host: &'a Host,
     guest: Guest,
     disk: File,
@@ -81,7 +81,7 @@ pub(super) struct Guests<'a> {
 }
 
 /// A machine that waits for a job.
-pub(super) struct Ready {
+pub struct Ready {
     pub shell: Shell,
     pub agent: Agent,
     /// From its request until it did.
@@ -89,13 +89,13 @@ pub(super) struct Ready {
 }
 
 impl<'a> Guests<'a> {
-    pub(super) fn new(host: &'a Host, guest: Guest, disk: File) -> Self {
+    pub fn new(host: &'a Host, guest: Guest, disk: File) -> Self {
         Self { host, guest, disk, templates: Vec::new() }
     }
 
     /// Makes templates of a kind, on 4 KB pages and on 2 MB pages if more than half of its memory gets them: that share
     /// is given.
-    pub(super) fn add(&mut self, kind: Kind) -> Result<f64> {
+    pub fn add(&mut self, kind: Kind) -> Result<f64> {
         let Ready { shell, mut agent, .. } = self.boot(kind)?;
         if kind == Kind::Gcc {
             kind.work(&mut agent, 0)?;
@@ -110,20 +110,20 @@ impl<'a> Guests<'a> {
         Ok(share)
     }
 
-    pub(super) fn template(&self, kind: Kind, pages: MemoryPages) -> Option<&Template> {
+    pub fn template(&self, kind: Kind, pages: MemoryPages) -> Option<&Template> {
         self.templates
             .iter()
             .find(|(of, template)| *of == kind && template.pages == pages)
             .map(|(_, template)| template)
     }
 
-    pub(super) fn can(&self, cell: Cell) -> bool {
+    pub fn can(&self, cell: Cell) -> bool {
         let there = |pages| cell.work.kinds().iter().all(|kind| self.template(*kind, pages).is_some());
         cell.method.template().is_none_or(there)
     }
 
     /// A machine that has begun from nothing.
-    pub(super) fn boot(&self, kind: Kind) -> Result<Ready> {
+    pub fn boot(&self, kind: Kind) -> Result<Ready> {
         let start = Instant::now();
         let shell = self.host.shell(kind.shape())?;
         linux::boot(&shell, kind.shape(), &self.guest, " flashfork.root=/dev/vda", Some(&self.disk))?;
@@ -133,7 +133,7 @@ impl<'a> Guests<'a> {
     }
 
     /// A clone, by a shell made before its request.
-    pub(super) fn clone(&self, kind: Kind, pages: MemoryPages, number: u64) -> Result<Ready> {
+    pub fn clone(&self, kind: Kind, pages: MemoryPages, number: u64) -> Result<Ready> {
         let template = self.template(kind, pages).ok_or_else(|| vm("no template"))?;
         let shell = self.host.shell(kind.shape())?;
         let start = Instant::now();
@@ -142,7 +142,7 @@ impl<'a> Guests<'a> {
     }
 
     /// The clone in `shell` once more.
-    pub(super) fn roll_back(shell: Shell, number: u64) -> Result<Ready> {
+    pub fn roll_back(shell: Shell, number: u64) -> Result<Ready> {
         let start = Instant::now();
         roll_back(&shell, number)?;
         ready(shell, start)
@@ -157,7 +157,7 @@ fn ready(shell: Shell, start: Instant) -> Result<Ready> {
 
 impl Method {
     /// The pages of the template that it needs.
-    pub(super) fn template(self) -> Option<MemoryPages> {
+    pub fn template(self) -> Option<MemoryPages> {
         match self {
             Self::Boot => None,
             Self::Clone(pages) | Self::Rollback(pages) => Some(pages),

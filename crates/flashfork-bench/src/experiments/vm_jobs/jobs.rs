@@ -31,7 +31,7 @@ struct Done {
 type Alive = BTreeMap<Kind, Shell>;
 
 /// Some jobs of a cell on each of `cpus` CPUs.
-pub(super) fn batch(guests: &Guests<'_>, cell: Cell, cpus: usize) -> Result<Visit<Measure>> {
+pub fn batch(guests: &Guests<'_>, cell: Cell, cpus: usize) -> Result<Visit<Measure>> {
     let mut alive: Vec<Alive> = Vec::new();
     for _ in 0..cpus {
         alive.push(if let Method::Rollback(_) = cell.method { to_roll_back(guests, cell)? } else { Alive::new() });

@@ -28,7 +28,7 @@ const PAPER: [(Work, &str, Of, &str); 10] = [
     (Work::Mixed, "latency, 95 %", Of::Latency(0.95), ""),
 ];
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let rows: Vec<Vec<String>> = cells(document).map(|cell| overview(document, cell)).collect();
     let mut parts = Vec::new();
     if !rows.is_empty() {

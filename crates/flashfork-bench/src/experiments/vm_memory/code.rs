@@ -3,25 +3,25 @@
 use crate::subjects::vm_host::code::{DONE, FORK, RESET, protected_mode, signal};
 
 /// The first byte that is touched.
-pub(super) const FIRST: u32 = 2 << 20;
+pub const FIRST: u32 = 2 << 20;
 /// From one access to the next.
-pub(super) const PAGE: u32 = 4096;
+pub const PAGE: u32 = 4096;
 
 /// What is done to each page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(super) enum Access {
+pub enum Access {
     Write,
     Read,
 }
 
 impl Access {
-    pub(super) const ALL: [Self; 2] = [Self::Write, Self::Read];
+    pub const ALL: [Self; 2] = [Self::Write, Self::Read];
 }
 
 /// Goes over memory up to `end` twice, forks, and over it twice more. A reset signal before and after every pass tells
 /// its time.
-pub(super) fn passes(access: Access, end: u32) -> Vec<u8> {
+pub fn passes(access: Access, end: u32) -> Vec<u8> {
     let mut code = protected_mode();
     for pass in 0..4 {
         // The first of them, and the first of the clone's, only starts the timer.

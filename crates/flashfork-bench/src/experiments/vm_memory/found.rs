@@ -9,7 +9,7 @@ use flashfork_measure::{Document, Ratio, Record, Row, ratio_of_medians};
 
 /// One way over all memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
-pub(super) enum Pass {
+pub enum Pass {
     #[strum(serialize = "booted, first")]
     Unbacked,
     #[strum(serialize = "booted, second")]
@@ -21,12 +21,12 @@ pub(super) enum Pass {
 }
 
 impl Pass {
-    pub(super) const ALL: [Self; 4] = [Self::Unbacked, Self::Backed, Self::Shared, Self::BackedClone];
+    pub const ALL: [Self; 4] = [Self::Unbacked, Self::Backed, Self::Shared, Self::BackedClone];
 }
 
 /// One kind of guest.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Cell {
+pub struct Cell {
     /// What it does to its memory.
     pub access: Access,
     /// What its memory is made of.
@@ -35,7 +35,7 @@ pub(super) struct Cell {
 
 impl Cell {
     /// One pass, in microseconds a page. `size`: bytes of the guest's memory.
-    pub(super) fn row(self, size: u64, huge_fraction: f64, pass: Pass) -> Row {
+    pub fn row(self, size: u64, huge_fraction: f64, pass: Pass) -> Row {
         let chosen = json!({
             "pass": pass.as_ref(),
             "access": self.access.as_ref(),
@@ -45,19 +45,19 @@ impl Cell {
         Row::of(self.pages.as_ref(), "us/page", chosen).beside(json!({ "template_huge_fraction": huge_fraction }))
     }
 
-    pub(super) fn find(self, document: &Document, pass: Pass) -> Option<&Record> {
+    pub fn find(self, document: &Document, pass: Pass) -> Option<&Record> {
         let wanted = [("pass", json!(pass.as_ref())), ("access", json!(self.access.as_ref()))];
         document.find(EXPERIMENT, self.pages.as_ref(), &wanted)
     }
 
     /// How many times as long one pass took as another.
-    pub(super) fn ratio(self, document: &Document, pass: Pass, other: Pass) -> Option<Ratio> {
+    pub fn ratio(self, document: &Document, pass: Pass, other: Pass) -> Option<Ratio> {
         ratio_of_medians(&self.find(document, pass)?.rounds(), &self.find(document, other)?.rounds())
     }
 }
 
 /// Pages of 4 KB that a pass over a guest of `size` bytes touches.
-pub(super) fn touched(size: u64) -> u64 {
+pub fn touched(size: u64) -> u64 {
     (size - u64::from(FIRST)) / u64::from(PAGE)
 }
 

@@ -10,7 +10,7 @@ use flashfork_measure::{Effort, Result, Run, Visit};
 use flashfork_terminal::size::Size;
 
 /// Boots and clones one guest of each kind a round.
-pub(super) fn measure(host: &Host, size: u64, pages: &[MemoryPages], rounds: usize, run: &mut Run) -> Result {
+pub fn measure(host: &Host, size: u64, pages: &[MemoryPages], rounds: usize, run: &mut Run) -> Result {
     let cell = |access| pages.iter().map(move |&pages| Cell { access, pages });
     let cells: Vec<Cell> = Access::ALL.into_iter().flat_map(cell).collect();
     let mut huge_fractions = vec![0.0; cells.len()];

@@ -6,7 +6,7 @@ use crate::subjects::vm_host::MemoryPages;
 use flashfork_measure::{Document, median_time, page, shown};
 use flashfork_terminal::{size::show, table::render as table};
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let Some(size) = document.of(EXPERIMENT).find_map(|record| record.number("size")) else {
         return page(document, []);
     };

@@ -17,14 +17,14 @@ use crate::subjects::{
 use flashfork_measure::{OrCant, Places, Result, WorkDir};
 
 /// A running daemon. Dropping it ends it, with all that it has; so does the end of this process.
-pub(super) struct Daemon {
+pub struct Daemon {
     process: Child,
     work: WorkDir,
 }
 
 impl Daemon {
     /// With one shell ready, as the least that it can have.
-    pub(super) fn start(here: &dyn Places) -> Result<Self> {
+    pub fn start(here: &dyn Places) -> Result<Self> {
         let work = WorkDir::new(None)?;
         let shell = here.shell()?;
         let mut command = apart(&shell.with_file_name("flashfork-vmd"));
@@ -49,7 +49,7 @@ impl Daemon {
     }
 
     /// What it answers to `request`, a method and a path; an error in its own words if it can't.
-    pub(super) fn ask<T: DeserializeOwned>(&self, request: &str, body: &Value) -> Result<T> {
+    pub fn ask<T: DeserializeOwned>(&self, request: &str, body: &Value) -> Result<T> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let (head, mut stream) = self.send(request, "close\r\nContent-Type: application/json", &body)?;
         let mut answer = String::new();
@@ -60,7 +60,7 @@ impl Daemon {
         }
     }
 
-    pub(super) fn agent(&self, clone: &str) -> Result<Client<BufReader<UnixStream>, UnixStream>> {
+    pub fn agent(&self, clone: &str) -> Result<Client<BufReader<UnixStream>, UnixStream>> {
         let connection = format!("Upgrade\r\nUpgrade: {}", api::UPGRADE);
         let (head, reader) = self.send(&format!("POST /v1/clones/{clone}/agent"), &connection, "")?;
         if !head.starts_with("HTTP/1.1 101") {

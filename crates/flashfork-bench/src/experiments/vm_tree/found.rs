@@ -7,34 +7,34 @@ use flashfork_measure::{Document, Record, Row, Visit};
 
 /// How the machines of applications come about, as records name it: clones of one template with kernel and database, of
 /// a template for each, from nothing.
-pub(super) const WAYS: [&str; 3] = ["tree", "separate templates", BOOTS];
-pub(super) const BOOTS: &str = "separate boots";
+pub const WAYS: [&str; 3] = ["tree", "separate templates", BOOTS];
+pub const BOOTS: &str = "separate boots";
 
 /// What a node of the tree is. The last is all of a way.
-pub(super) const NODES: [&str; 4] = [KERNEL, DATABASE, APPLICATION, ALL];
-pub(super) const KERNEL: &str = "kernel";
-pub(super) const DATABASE: &str = "database";
-pub(super) const APPLICATION: &str = "application";
-pub(super) const ALL: &str = "all";
+pub const NODES: [&str; 4] = [KERNEL, DATABASE, APPLICATION, ALL];
+pub const KERNEL: &str = "kernel";
+pub const DATABASE: &str = "database";
+pub const APPLICATION: &str = "application";
+pub const ALL: &str = "all";
 
 /// From the request until a node was ready: to be cloned, or its application had its answer.
-pub(super) const START: &str = "start";
+pub const START: &str = "start";
 /// Bytes that it has for itself.
-pub(super) const OWN: &str = "own memory";
+pub const OWN: &str = "own memory";
 /// Bytes that it shares with its ancestors.
-pub(super) const SHARED: &str = "shared memory";
+pub const SHARED: &str = "shared memory";
 /// Bytes that its process maps, shared ones in proportion (PSS).
-pub(super) const MAPPED: &str = "mapped memory";
+pub const MAPPED: &str = "mapped memory";
 
 /// A node, and what is found of it.
-pub(super) type Measure = (&'static str, &'static str);
+pub type Measure = (&'static str, &'static str);
 
 #[derive(Default)]
-pub(super) struct Found(pub Visit<Measure>);
+pub struct Found(pub Visit<Measure>);
 
 impl Found {
     /// One sample more.
-    pub(super) fn add(&mut self, node: &'static str, what: &'static str, sample: f64) {
+    pub fn add(&mut self, node: &'static str, what: &'static str, sample: f64) {
         match self.0.iter_mut().find(|(measure, _)| *measure == (node, what)) {
             Some((_, samples)) => samples.push(sample),
             None => self.0.push(((node, what), vec![sample])),
@@ -43,11 +43,11 @@ impl Found {
 }
 
 /// `counted`: how the memory of [`ALL`] was.
-pub(super) fn row(way: &str, (node, what): Measure, counted: &str) -> Row {
+pub fn row(way: &str, (node, what): Measure, counted: &str) -> Row {
     let unit = if what == START { "us" } else { "bytes" };
     Row::of(way, unit, json!({ "node": node, "measure": what })).beside(json!({ "counted": counted }))
 }
 
-pub(super) fn find<'a>(document: &'a Document, way: &str, (node, what): Measure) -> Option<&'a Record> {
+pub fn find<'a>(document: &'a Document, way: &str, (node, what): Measure) -> Option<&'a Record> {
     document.find(EXPERIMENT, way, &[("node", json!(node)), ("measure", json!(what))])
 }

@@ -12,7 +12,7 @@ const TITLE: &str =
 or an application had its answer from the database; and memory, with kernel's and KVM's share, when all are alive:
 a node's own, and what it shares with those above it. \"all\": everything, from the first request on.";
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let row = |way, node| {
         let start = find(document, way, (node, START))?;
         let boots = find(document, BOOTS, (node, START));

@@ -30,7 +30,7 @@ fn greeting(app: &str) -> String {
 }
 
 /// One kernel, one database.
-pub(super) fn tree(setup: &Setup<'_>, found: &mut Found) -> Result {
+pub fn tree(setup: &Setup<'_>, found: &mut Found) -> Result {
     all(setup, found, |trees| {
         trees.kernel("kernel")?;
         trees.database("kernel", "database")?;
@@ -39,7 +39,7 @@ pub(super) fn tree(setup: &Setup<'_>, found: &mut Found) -> Result {
 }
 
 /// A kernel and a database for each application.
-pub(super) fn separate(setup: &Setup<'_>, found: &mut Found) -> Result {
+pub fn separate(setup: &Setup<'_>, found: &mut Found) -> Result {
     all(setup, found, |trees| {
         let one = |app: &&str| {
             let [kernel, database] = ["kernel", "database"].map(|what| format!("{what}-of-{app}"));
@@ -54,7 +54,7 @@ pub(super) fn separate(setup: &Setup<'_>, found: &mut Found) -> Result {
 }
 
 /// A boot for each application, and the start of the database.
-pub(super) fn boots(setup: &Setup<'_>, found: &mut Found) -> Result {
+pub fn boots(setup: &Setup<'_>, found: &mut Found) -> Result {
     let disk = File::open(setup.disks.join("whole")).or_cant("open the disk of machines that boot")?;
     let shape = Shape { disk: true, ..shape(u64::from(MEMORY_MIB) << 20, MemoryPages::Small.of_shape()) };
     let before = setup.used()?;

@@ -12,12 +12,12 @@ use crate::subjects::{
 use flashfork_measure::{BenchError, OrCant, Result};
 
 /// What every script prints.
-pub(super) const LINE: &[u8] = b"1\n";
+pub const LINE: &[u8] = b"1\n";
 
 /// How a program is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(super) enum Way {
+pub enum Way {
     /// Started anew.
     Cold,
     /// A clone, its template having had time before.
@@ -28,12 +28,12 @@ pub(super) enum Way {
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 3] = [Self::Cold, Self::Clone, Self::Busy];
+    pub const ALL: [Self; 3] = [Self::Cold, Self::Clone, Self::Busy];
 }
 
 /// What one run took.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Taken {
+pub struct Taken {
     /// Microseconds from the start until the command had ended and was waited for.
     pub whole: f64,
     /// Microseconds until its first line was there; none for a program that prints nothing.
@@ -44,7 +44,7 @@ pub(super) struct Taken {
 
 /// The commands of one program.
 #[derive(Debug, Clone)]
-pub(super) struct Runs {
+pub struct Runs {
     program: Program,
     flashfork: PathBuf,
     /// Where the names of templates are.
@@ -55,7 +55,7 @@ pub(super) struct Runs {
 
 impl Runs {
     /// Writes the program's script into the directory `place`, which also holds the names, or compiles it there.
-    pub(super) fn new(program: Program, flashfork: &Path, place: &Path) -> Result<Self> {
+    pub fn new(program: Program, flashfork: &Path, place: &Path) -> Result<Self> {
         let script = program.script().map(|text| (place.join(program.as_ref()), text));
         let failed = |error| BenchError::system("write a script", error);
         if let Some((path, text)) = &script {
@@ -70,7 +70,7 @@ impl Runs {
     }
 
     /// The command `flashfork` with the names of this experiment.
-    pub(super) fn flashfork(&self) -> Command {
+    pub fn flashfork(&self) -> Command {
         command::flashfork(&self.flashfork, &self.names)
     }
 
@@ -88,7 +88,7 @@ impl Runs {
     }
 
     /// Runs it once; a wrong exit status or output voids the experiment.
-    pub(super) fn once(&self, way: Way) -> Result<Taken> {
+    pub fn once(&self, way: Way) -> Result<Taken> {
         let mut command = self.command(way);
         let what = || format!("{} {}", self.program.as_ref(), way.as_ref());
         let faults = faults_of_children()?;

@@ -33,7 +33,7 @@ impl Program {
         [Self::CDynamic, Self::CStatic, Self::True, Self::Python, Self::Numpy, Self::Perl, Self::Ruby];
 
     /// What it is, for people.
-    pub(super) fn title(self) -> &'static str {
+    pub fn title(self) -> &'static str {
         match self {
             Self::CDynamic => "C, does nothing: dynamic",
             Self::CStatic => "C, does nothing: static",
@@ -46,7 +46,7 @@ impl Program {
     }
 
     /// With which flags it is compiled here, of a program that is; it is not warmed then.
-    pub(super) fn flags(self) -> Option<&'static [&'static str]> {
+    pub fn flags(self) -> Option<&'static [&'static str]> {
         match self {
             Self::CDynamic => Some(&["-O2"]),
             Self::CStatic => Some(&["-O2", "-static"]),
@@ -55,7 +55,7 @@ impl Program {
     }
 
     /// The command that is warmed.
-    pub(super) fn warmed(self) -> &'static [&'static str] {
+    pub fn warmed(self) -> &'static [&'static str] {
         match self {
             Self::CDynamic | Self::CStatic => &[],
             Self::True => &["/bin/true"],
@@ -67,13 +67,13 @@ impl Program {
     }
 
     /// The program started anew, with a script, if any; none for what is compiled here.
-    pub(super) fn anew(self) -> Option<&'static str> {
+    pub fn anew(self) -> Option<&'static str> {
         self.warmed().first().copied()
     }
 
     /// A script that prints one line, [`LINE`](super::command::LINE), after loading what is warmed; started anew and in
     /// a clone alike. None: the program prints nothing.
-    pub(super) fn script(self) -> Option<&'static str> {
+    pub fn script(self) -> Option<&'static str> {
         Some(match self {
             Self::CDynamic | Self::CStatic | Self::True => return None,
             Self::Python => "print(1)\n",
@@ -84,7 +84,7 @@ impl Program {
     }
 
     /// Debian's packages it needs.
-    pub(super) fn packages(self) -> &'static str {
+    pub fn packages(self) -> &'static str {
         match self {
             Self::CDynamic | Self::CStatic => "gcc libc6-dev",
             Self::True => "coreutils",
@@ -96,7 +96,7 @@ impl Program {
     }
 
     /// Whether it prints [`LINE`](super::command::LINE).
-    pub(super) fn prints(self) -> bool {
+    pub fn prints(self) -> bool {
         self.script().is_some()
     }
 }

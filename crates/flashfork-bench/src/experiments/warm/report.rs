@@ -15,7 +15,7 @@ const PROMISE: f64 = 3000.0;
 const PROMISES: [(Program, &str, f64); 2] =
     [(Program::True, "/bin/true", 1.1), (Program::Numpy, "CPython with numpy and pandas", 2.3)];
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let of = |program: Program, way: Way, measure: Measure| {
         let wanted = [("program", Value::from(program.as_ref())), ("measure", measure.as_ref().into())];
         document.find(EXPERIMENT, way.as_ref(), &wanted)

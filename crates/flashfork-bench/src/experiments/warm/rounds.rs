@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "snake_case")]
-pub(super) enum Measure {
+pub enum Measure {
     /// Start of the command until its end is seen, in microseconds.
     Whole,
     /// Until its first line is there.
@@ -77,7 +77,7 @@ impl Drop for Pinned {
     }
 }
 
-pub(super) fn measure(options: &WarmOptions, flashfork: &Path, run: &mut Run) -> Result {
+pub fn measure(options: &WarmOptions, flashfork: &Path, run: &mut Run) -> Result {
     let _pinned = Pinned::new()?;
     let work = WorkDir::new(None)?;
     let mut guard = Guard::start()?;

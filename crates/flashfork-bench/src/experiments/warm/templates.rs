@@ -8,14 +8,14 @@ use crate::subjects::{
 use flashfork_measure::{BenchError, OrCant, Result};
 
 /// Warms a program; or says why there is no template of it.
-pub(super) fn warm(runs: &Runs, program: Program, guard: &mut Guard) -> Result<Result<Template, String>> {
+pub fn warm(runs: &Runs, program: Program, guard: &mut Guard) -> Result<Result<Template, String>> {
     let mut warm = runs.flashfork();
     warm.args(["warm", program.as_ref(), "--"]).args(program.warmed());
     template::warm(warm, runs.flashfork(), program.as_ref(), guard)
 }
 
 /// Page faults of a template's clones that have ended.
-pub(super) fn faults_of_clones(template: &Template) -> Result<f64> {
+pub fn faults_of_clones(template: &Template) -> Result<f64> {
     let path = format!("/proc/{}/stat", template.pid);
     let text = std::fs::read_to_string(&path).or_cant(format_args!("read {path}"))?;
     faults(&text).ok_or_else(|| BenchError::Unable(format!("{path} has no faults of children")))
@@ -28,7 +28,7 @@ fn faults(stat: &str) -> Option<f64> {
 }
 
 /// Whether a program is there, by running it as the experiment will: the reason if not.
-pub(super) fn lacks(runs: &Runs, program: Program) -> Option<String> {
+pub fn lacks(runs: &Runs, program: Program) -> Option<String> {
     let error = runs.once(super::command::Way::Cold).err()?;
     let packages = program.packages();
     Some(format!("it can't be run ({error}); Debian has it in {packages}"))

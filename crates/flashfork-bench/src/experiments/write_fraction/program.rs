@@ -60,7 +60,7 @@ enum Pace {
 
 /// A running program. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Program {
+pub struct Program {
     started: Started,
     pace: Pace,
     /// Where redis has its socket.
@@ -68,12 +68,12 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn command(command: &[OsString], after: f64, during: f64) -> Result<Self> {
+    pub fn command(command: &[OsString], after: f64, during: f64) -> Result<Self> {
         let pace = Pace::Timed { after: Duration::from_secs_f64(after), during: Duration::from_secs_f64(during) };
         Ok(Self { started: Started::command(command).map_err(failed)?, pace, _dir: None })
     }
 
-    pub(super) fn ready(ready: Ready) -> Result<Self> {
+    pub fn ready(ready: Ready) -> Result<Self> {
         let mut start = Command::new(match ready {
             Ready::Cpython => "python3",
             Ready::Emacs => "emacs",
@@ -117,17 +117,17 @@ impl Program {
     }
 
     /// The name in records.
-    pub(super) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         self.started.name()
     }
 
     /// The process.
-    pub(super) fn pid(&self) -> i32 {
+    pub fn pid(&self) -> i32 {
         self.started.pid()
     }
 
     /// Waits for the first moment, or for the second; whether the caller wants to stop is asked meanwhile.
-    pub(super) fn reach(&mut self, second: bool, interrupted: &dyn Fn() -> bool) -> Result {
+    pub fn reach(&mut self, second: bool, interrupted: &dyn Fn() -> bool) -> Result {
         let (time, advice) = match &mut self.pace {
             Pace::Redis(stream) if second => return redis_writes(stream, 100, "new"),
             Pace::Redis(_) => return Ok(()),
@@ -148,7 +148,7 @@ impl Program {
     }
 
     /// Lets a program that stopped itself go on.
-    pub(super) fn go_on(&self) -> Result {
+    pub fn go_on(&self) -> Result {
         self.started.go_on().map_err(failed)
     }
 }
@@ -160,7 +160,7 @@ fn ended(name: &str, status: ExitStatus, second: bool, advice: &str) -> BenchErr
 }
 
 /// The name in records.
-pub(super) fn name(ready: Ready) -> String {
+pub fn name(ready: Ready) -> String {
     match ready {
         Ready::Cpython => "cpython",
         Ready::Emacs => "emacs-hanoi",

@@ -19,7 +19,7 @@ pub const PAPER: [(&str, f64, &str); 5] = [
     ("GNU Emacs, Towers of Hanoi (HP 9000)", 0.48, "bytes"),
 ];
 
-pub(super) fn render_all(document: &Document) -> String {
+pub fn render_all(document: &Document) -> String {
     let percent = |share: f64| format!("{} %", three_figures(share * 100.0));
     let mut programs: Vec<&str> = document.records.iter().map(|record| record.method.as_str()).collect();
     programs.dedup();

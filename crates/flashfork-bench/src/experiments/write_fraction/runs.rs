@@ -10,7 +10,7 @@ use super::{Ready, WriteFractionOptions};
 use crate::{advised::failed, once::each_once};
 use flashfork_measure::{BenchError, Progress, Result, Row, Run};
 
-pub(super) fn measure(options: &WriteFractionOptions, run: &mut Run) -> Result {
+pub fn measure(options: &WriteFractionOptions, run: &mut Run) -> Result {
     if let Some(pid) = options.pid {
         run.begin(&format!("process {pid}: {} s", options.during), 1);
         let during = Duration::from_secs_f64(options.during);

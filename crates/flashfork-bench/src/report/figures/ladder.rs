@@ -8,7 +8,7 @@ use flashfork_measure::{
     report::Figure,
 };
 
-pub(super) fn figure(document: &Document) -> Result<Option<Figure>> {
+pub fn figure(document: &Document) -> Result<Option<Figure>> {
     let mut plots = Vec::new();
     for then in [Then::Exit, Then::Exec] {
         let wanted = [("measure", "cycle"), ("then", then.as_ref())];

@@ -5,7 +5,7 @@ use crate::experiments::access::{ACCESS_MIX, MIXES};
 use crate::subjects::Method;
 use flashfork_measure::{Document, Result, plot::Plot, report::Figure};
 
-pub(super) fn figure(document: &Document) -> Result<Option<Figure>> {
+pub fn figure(document: &Document) -> Result<Option<Figure>> {
     let wanted = [("measure", "fork_and_access")];
     let walks = || of(document, ACCESS_MIX, &wanted).filter(|record| record.p50 > 0.0);
     let shares = distinct(walks().filter_map(|record| number(record, "accessed_percent")));

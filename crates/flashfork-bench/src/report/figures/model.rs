@@ -13,7 +13,7 @@ use flashfork_measure::{
 const LARGE_COPY: u64 = 64 << 20;
 const INKS: [Ink; 7] = [Ink::Seal, Ink::ForkThp, Ink::Odf, Ink::Fork4k, Ink::Vfork, Ink::Spawn, Ink::Text];
 
-pub(super) fn fit(document: &Document) -> Result<Option<Figure>> {
+pub fn fit(document: &Document) -> Result<Option<Figure>> {
     let Some(model) = Model::of(document, Method::Fork4k) else { return Ok(None) };
     let cells = || model.cells.iter().zip(&model.fit.residuals).filter(|(cell, _)| cell.size > 0 && cell.median > 0.0);
     let shares = distinct(cells().map(|(cell, _)| cell.share));
@@ -69,7 +69,7 @@ pub(super) fn fit(document: &Document) -> Result<Option<Figure>> {
     super::figure("model", "The cost model of 1988, with this host's prices", caption, [above, below])
 }
 
-pub(super) fn merit(document: &Document) -> Result<Option<Figure>> {
+pub fn merit(document: &Document) -> Result<Option<Figure>> {
     let (Some(model), Some(copied)) = (Model::of(document, Method::Fork4k), copy_rate(document, LARGE_COPY)) else {
         return Ok(None);
     };

@@ -8,7 +8,7 @@ use flashfork_measure::{
 };
 use flashfork_terminal::size::show;
 
-pub(super) fn figure(document: &Document) -> Result<Option<Figure>> {
+pub fn figure(document: &Document) -> Result<Option<Figure>> {
     let size = |record: &Record| number(record, "size").unwrap_or(0.0);
     let largest = |records: Vec<&Record>| records.iter().map(|record| size(record)).fold(0.0, f64::max);
     let mut plots = Vec::new();

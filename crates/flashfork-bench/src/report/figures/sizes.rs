@@ -8,7 +8,7 @@ use flashfork_measure::{
     report::Figure,
 };
 
-pub(super) fn figure(document: &Document) -> Result<Option<Figure>> {
+pub fn figure(document: &Document) -> Result<Option<Figure>> {
     let wanted = [("measure", "call"), ("parent", "idle")];
     let calls = || {
         of(document, EXPERIMENT, &wanted)

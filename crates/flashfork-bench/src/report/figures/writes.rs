@@ -12,7 +12,7 @@ const INKS: [Ink; 6] = [Ink::Fork4k, Ink::ForkThp, Ink::Seal, Ink::Odf, Ink::Spa
 /// Bytes in the blocks, and where they stand on the axis.
 const GRANULES: [f64; 4] = [1.0, 4096.0, 65_536.0, 2_097_152.0];
 
-pub(super) fn figure(document: &Document) -> Result<Option<Figure>> {
+pub fn figure(document: &Document) -> Result<Option<Figure>> {
     let records = || document.records.iter().filter(|record| record.experiment == EXPERIMENT);
     let mut programs: Vec<&str> = Vec::new();
     for record in records() {

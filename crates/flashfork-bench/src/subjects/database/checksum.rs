@@ -20,7 +20,7 @@ const WALKS: [&str; 10] = [
 ];
 
 /// A checksum over all tables and indexes, comparable only within this version of this program.
-pub(super) fn checksum(db: &Connection) -> rusqlite::Result<u64> {
+pub fn checksum(db: &Connection) -> rusqlite::Result<u64> {
     let mut hasher = DefaultHasher::new();
     for walk in WALKS {
         let mut statement = db.prepare(walk)?;

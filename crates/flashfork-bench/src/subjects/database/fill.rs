@@ -20,24 +20,24 @@ const STATES: [&str; 3] = ["open", "paid", "cancelled"];
 
 /// Rows per table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Rows {
-    pub(super) customers: u64,
-    pub(super) products: u64,
-    pub(super) purchases: u64,
-    pub(super) items: u64,
+pub struct Rows {
+    pub customers: u64,
+    pub products: u64,
+    pub purchases: u64,
+    pub items: u64,
 }
 
 impl Rows {
     /// The rows of a database of about `bytes`: five purchases per customer, two items per purchase, ten items per
     /// product, on average.
-    pub(super) fn for_size(bytes: u64) -> Self {
+    pub fn for_size(bytes: u64) -> Self {
         let purchases = (bytes / BYTES_PER_PURCHASE).max(FEWEST_PURCHASES);
         Self { customers: purchases / 5, products: purchases / 5, purchases, items: purchases * 2 }
     }
 }
 
 /// Creates the tables, rows and indexes in an empty database, in one transaction.
-pub(super) fn fill(db: &Connection, rows: Rows) -> rusqlite::Result<()> {
+pub fn fill(db: &Connection, rows: Rows) -> rusqlite::Result<()> {
     // The references are right by construction; checking each would double the time. The tests check them all.
     db.execute_batch("PRAGMA foreign_keys = OFF; BEGIN")?;
     db.execute_batch(TABLES)?;

@@ -2,12 +2,12 @@
 
 use flashfork_vmm::boot::TINY_ADDRESS as ADDRESS;
 
-pub(crate) const FORK: u8 = 0x10;
-pub(crate) const DONE: u8 = 0x20;
-pub(crate) const RESET: u8 = 0x30;
+pub const FORK: u8 = 0x10;
+pub const DONE: u8 = 0x20;
+pub const RESET: u8 = 0x30;
 
 /// From real mode to flat 32-bit segments.
-pub(crate) fn protected_mode() -> Vec<u8> {
+pub fn protected_mode() -> Vec<u8> {
     // cli; lgdt [table]; mov eax, cr0; or al, 1; mov cr0, eax; jmp 8:after
     const LEAD: usize = 1 + 5 + 3 + 2 + 3 + 8;
     const TABLE: usize = 3 * 8;
@@ -29,7 +29,7 @@ pub(crate) fn protected_mode() -> Vec<u8> {
 }
 
 /// mov dx, 0x1234; mov al, number; out dx, al
-pub(crate) fn signal(code: &mut Vec<u8>, number: u8) {
+pub fn signal(code: &mut Vec<u8>, number: u8) {
     code.extend([0x66, 0xba, 0x34, 0x12, 0xb0, number, 0xee]);
 }
 

@@ -12,7 +12,7 @@ use flashfork_measure::Result;
 
 /// A live fork as its client saw it.
 #[derive(Debug)]
-pub(crate) struct Forked {
+pub struct Forked {
     /// How long the guest stood still.
     pub pause: Pause,
     /// From before the request until nearly all that the guest had written was copied.
@@ -24,7 +24,7 @@ pub(crate) struct Forked {
 
 impl Forked {
     /// Forks the clone that runs in `shell`, or stands at its fork signal.
-    pub(crate) fn of(shell: &Shell, shape: Shape) -> Result<Self> {
+    pub fn of(shell: &Shell, shape: Shape) -> Result<Self> {
         let delta = delta::create("flashfork:bench-fork", shape.memory_bytes()).map_err(vm)?;
         let begun = Instant::now();
         shell.send(&ToShell::Copy, &[delta.as_fd()]).map_err(vm)?;
@@ -40,7 +40,7 @@ impl Forked {
 
 impl Template {
     /// What a clone of it has become by this fork.
-    pub(crate) fn forked(&self, fork: Forked) -> Result<Self> {
+    pub fn forked(&self, fork: Forked) -> Result<Self> {
         let ram = self.ram.with(fork.delta, u64::MAX).map_err(vm)?;
         Ok(Self { ram, state: fork.state, disk: self.disk.clone(), written: Vec::new(), ..*self })
     }

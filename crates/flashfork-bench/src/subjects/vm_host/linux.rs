@@ -17,16 +17,16 @@ use flashfork_measure::{BenchError, OrCant, Result, Run};
 /// listens.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How often a guest that boots is called until its agent answers; under this the first reply is rounded up.
-pub(crate) const CALL: Duration = Duration::from_millis(5);
+pub const CALL: Duration = Duration::from_millis(5);
 
 /// What a command may say.
 const OUTPUT: usize = 1 << 16;
 
 /// A connection to an agent.
-pub(crate) type Agent = Client<UnixStream, UnixStream>;
+pub type Agent = Client<UnixStream, UnixStream>;
 
 /// The kernel and initramfs of every guest.
-pub(crate) fn guest(run: &mut Run) -> Result<Guest> {
+pub fn guest(run: &mut Run) -> Result<Guest> {
     let agent = run.here.agent()?;
     if !agent.is_file() {
         let agent = agent.display();
@@ -42,7 +42,7 @@ pub(crate) fn guest(run: &mut Run) -> Result<Guest> {
 
 /// Starts Linux in a shell. `append` goes to its command line; `disk` is the image that becomes its root, if its shape
 /// has one.
-pub(crate) fn boot(shell: &Shell, shape: Shape, guest: &Guest, append: &str, disk: Option<&File>) -> Result {
+pub fn boot(shell: &Shell, shape: Shape, guest: &Guest, append: &str, disk: Option<&File>) -> Result {
     let open = |path: &Path| File::open(path).or_cant(format_args!("open {}", path.display()));
     let (kernel, initramfs) = (open(&guest.kernel)?, open(&guest.initramfs)?);
     let linux = BootGuest::Linux { cmdline: format!("{CMDLINE}{append}"), initramfs: true };
@@ -56,12 +56,12 @@ pub(crate) fn boot(shell: &Shell, shape: Shape, guest: &Guest, append: &str, dis
 }
 
 /// Waits until a clone is one of its own.
-pub(crate) fn until_alive(shell: &Shell) -> Result {
+pub fn until_alive(shell: &Shell) -> Result {
     until(shell, |message| matches!(message, FromShell::Alive(_)), "become a clone of its own")
 }
 
 /// Calls a guest that boots until its agent answers.
-pub(crate) fn until_answers(shell: &Shell) -> Result<Agent> {
+pub fn until_answers(shell: &Shell) -> Result<Agent> {
     let start = Instant::now();
     loop {
         match connect(shell, CONNECT) {
@@ -73,7 +73,7 @@ pub(crate) fn until_answers(shell: &Shell) -> Result<Agent> {
 }
 
 /// Calls the agent, and waits for its hello, which has `patience`.
-pub(crate) fn connect(shell: &Shell, patience: Duration) -> Result<Agent> {
+pub fn connect(shell: &Shell, patience: Duration) -> Result<Agent> {
     let failed = |error: std::io::Error| BenchError::system("talk to a guest's agent", error);
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     shell.send(&ToShell::Connect { port: agent::PORT }, &[theirs.as_fd()]).map_err(vm)?;
@@ -87,7 +87,7 @@ pub(crate) fn connect(shell: &Shell, patience: Duration) -> Result<Agent> {
 }
 
 /// Runs a command of the guest's shell, for which what it says must be `right`.
-pub(crate) fn run<R: Read, W: Write>(agent: &mut Client<R, W>, command: &str, right: impl Fn(&str) -> bool) -> Result {
+pub fn run<R: Read, W: Write>(agent: &mut Client<R, W>, command: &str, right: impl Fn(&str) -> bool) -> Result {
     let output = agent.run(&exec(&["sh", "-c", command]), &[], OUTPUT).map_err(vm)?;
     let said = String::from_utf8_lossy(&output.stdout);
     if output.exit == Exit::Code(0) && right(&said) {
@@ -98,6 +98,6 @@ pub(crate) fn run<R: Read, W: Write>(agent: &mut Client<R, W>, command: &str, ri
 }
 
 /// For an agent to run a program that needs nothing.
-pub(crate) fn exec(argv: &[&str]) -> Exec {
+pub fn exec(argv: &[&str]) -> Exec {
     Exec { argv: argv.iter().map(|word| word.as_bytes().to_vec().into()).collect(), survives: true, ..Exec::default() }
 }

@@ -18,7 +18,7 @@ const PAGE: usize = 4096;
 /// What guest memory is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum MemoryPages {
+pub enum MemoryPages {
     /// 4 KB pages.
     #[strum(serialize = "4k")]
     Small,
@@ -30,9 +30,9 @@ pub(crate) enum MemoryPages {
 }
 
 impl MemoryPages {
-    pub(crate) const ALL: [Self; 3] = [Self::Small, Self::Thp, Self::Hugetlb];
+    pub const ALL: [Self; 3] = [Self::Small, Self::Thp, Self::Hugetlb];
 
-    pub(crate) fn of_shape(self) -> Pages {
+    pub fn of_shape(self) -> Pages {
         match self {
             Self::Small | Self::Thp => Pages::Small,
             Self::Hugetlb => Pages::Huge,
@@ -41,7 +41,7 @@ impl MemoryPages {
 }
 
 /// What this host can have guest memory of `bytes` made of, `copies` of it at a time, and why not of pages of its pool.
-pub(crate) fn available(bytes: u64, copies: u64) -> Result<(Vec<MemoryPages>, Option<String>)> {
+pub fn available(bytes: u64, copies: u64) -> Result<(Vec<MemoryPages>, Option<String>)> {
     let failed = |error: procfs::ProcError| BenchError::system("read /proc/meminfo", std::io::Error::other(error));
     let free = procfs::Current::current().map(|info: procfs::Meminfo| info.hugepages_free).map_err(failed)?;
     let (free, needed) = (free.unwrap_or(0), copies * bytes.div_ceil(HUGE));
@@ -60,7 +60,7 @@ pub(crate) fn available(bytes: u64, copies: u64) -> Result<(Vec<MemoryPages>, Op
 /// A sealed copy of the memory file `ram`, of `bytes`, in which every page is there, and the share of it on 2 MB pages.
 /// Pages of `ram` that are all zero, first megabyte apart, get noise if `noise`: nobody can store them for less than
 /// they are.
-pub(crate) fn resident(ram: &OwnedFd, bytes: u64, pages: MemoryPages, noise: bool) -> Result<(OwnedFd, f64)> {
+pub fn resident(ram: &OwnedFd, bytes: u64, pages: MemoryPages, noise: bool) -> Result<(OwnedFd, f64)> {
     let length = usize::try_from(bytes).map_err(|_| vm(format!("{bytes} bytes can't be addressed")))?;
     let copy = memory::create("flashfork:bench", bytes, pages.of_shape()).map_err(vm)?;
     let mut mapping = Reservation::new(length).map_err(map_failed)?;
@@ -121,7 +121,7 @@ fn collapse(mapping: &Reservation) -> Result {
 }
 
 /// The share on 2 MB pages of what is there of the memory file `ram`, of `bytes`.
-pub(super) fn huge_share(ram: &OwnedFd, bytes: u64, pages: MemoryPages) -> Result<f64> {
+pub fn huge_share(ram: &OwnedFd, bytes: u64, pages: MemoryPages) -> Result<f64> {
     if pages == MemoryPages::Hugetlb {
         return Ok(1.0);
     }

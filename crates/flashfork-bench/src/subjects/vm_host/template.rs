@@ -14,21 +14,21 @@ use flashfork_measure::{OrCant, Result};
 
 /// What clones are made of.
 #[derive(Debug)]
-pub(crate) struct Template {
+pub struct Template {
     pub shape: Shape,
     pub pages: MemoryPages,
     /// The share of its memory on 2 MB pages, 0 to 1.
     pub huge_fraction: f64,
-    pub(super) ram: Layered,
-    pub(super) state: Vec<u8>,
-    pub(super) disk: Option<Arc<FrozenDisk>>,
+    pub ram: Layered,
+    pub state: Vec<u8>,
+    pub disk: Option<Arc<FrozenDisk>>,
     /// Pages of its memory that clones are known to write, for those that are primed.
-    pub(super) written: Vec<Run>,
+    pub written: Vec<Run>,
 }
 
 /// A claim as its client saw it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Claimed {
+pub struct Claimed {
     /// From before the request was encoded until the answer, which comes with the guest's first exit.
     pub total: Duration,
     /// Of it, encoding the request and handing it to the socket.
@@ -40,7 +40,7 @@ pub(crate) struct Claimed {
 impl Template {
     /// Freezes the guest that runs in `shell`, once it has signalled that it is ready. If `noise`, every page of its
     /// memory is there afterwards, and what the guest had not touched holds noise; otherwise zeros.
-    pub(crate) fn freeze(shell: &Shell, shape: Shape, pages: MemoryPages, noise: bool) -> Result<Self> {
+    pub fn freeze(shell: &Shell, shape: Shape, pages: MemoryPages, noise: bool) -> Result<Self> {
         let (ram, _, state) = freeze(shell)?;
         let (ram, huge_fraction) = resident(&ram, shape.memory_bytes(), pages, noise)?;
         let ram = Layered::single(ram, shape.memory_bytes());
@@ -48,7 +48,7 @@ impl Template {
     }
 
     /// The same template, its memory on other pages of the same shape.
-    pub(crate) fn on(&self, pages: MemoryPages) -> Result<Self> {
+    pub fn on(&self, pages: MemoryPages) -> Result<Self> {
         let bytes = self.shape.memory_bytes();
         let [ram] = self.ram.files() else { return Err(vm("a template of a fork stays on its pages")) };
         let (ram, huge_fraction) = resident(ram, bytes, pages, false)?;
@@ -66,12 +66,7 @@ impl Template {
 
     /// As [`Template::freeze`], its memory as guest and monitor left it: the huge share is of what is there. `image`:
     /// what its disk is over, if it has one.
-    pub(crate) fn freeze_as_it_is(
-        shell: &Shell,
-        shape: Shape,
-        pages: MemoryPages,
-        image: Option<&File>,
-    ) -> Result<Self> {
+    pub fn freeze_as_it_is(shell: &Shell, shape: Shape, pages: MemoryPages, image: Option<&File>) -> Result<Self> {
         let (ram, overlay, state) = freeze(shell)?;
         let huge_fraction = huge_share(&ram, shape.memory_bytes(), pages)?;
         let ram = Layered::single(ram, shape.memory_bytes());
@@ -85,29 +80,29 @@ impl Template {
     }
 
     /// For a machine in this process.
-    pub(crate) fn frozen(&self) -> Result<Frozen> {
+    pub fn frozen(&self) -> Result<Frozen> {
         let state = MachineState::decode(&self.state).map_err(vm)?;
         Ok(Frozen { ram: self.ram.clone(), disks: Vec::new(), state: Arc::new(state) })
     }
 
     /// Of how many files its memory is made, and of how many pieces of them.
-    pub(crate) fn layers(&self) -> [usize; 2] {
+    pub fn layers(&self) -> [usize; 2] {
         [self.ram.files().len(), self.ram.extents().len()]
     }
 
     /// Whether what is measured of it is about 2 MB pages.
-    pub(crate) fn is_huge(&self) -> bool {
+    pub fn is_huge(&self) -> bool {
         self.huge_fraction > 0.5
     }
 
     /// Gives a prepared shell of the same shape all but what makes a clone one of its own.
-    pub(crate) fn prime(&self, shell: &mut Shell) -> Result {
+    pub fn prime(&self, shell: &mut Shell) -> Result {
         shell.prime(self.origin(), &self.descriptors(), 0, &self.written).map_err(vm)
     }
 
     /// Has the clone in `shell`, whose agent has just answered, tell what it has written: the next ones that are primed
     /// have that there.
-    pub(crate) fn learn(&mut self, shell: &Shell) -> Result {
+    pub fn learn(&mut self, shell: &Shell) -> Result {
         shell.send(&ToShell::Tell, &[]).map_err(vm)?;
         loop {
             if let FromShell::Written(runs) = shell.receive(PATIENCE).map_err(vm)?.0 {
@@ -133,7 +128,7 @@ impl Template {
     }
 
     /// Makes a prepared shell of the same shape, primed or not, the clone number `index`.
-    pub(crate) fn claim(&self, shell: &Shell, index: u64) -> Result<Claimed> {
+    pub fn claim(&self, shell: &Shell, index: u64) -> Result<Claimed> {
         let renewal = renewal(index);
         let start = Instant::now();
         let sent = if shell.is_primed() {
@@ -153,7 +148,7 @@ impl Template {
 }
 
 /// Drops what the clone in `shell` has written, and makes it the clone number `index`.
-pub(crate) fn roll_back(shell: &Shell, index: u64) -> Result {
+pub fn roll_back(shell: &Shell, index: u64) -> Result {
     shell.send(&ToShell::Rollback(Box::new(renewal(index))), &[]).map_err(vm)?;
     until(shell, |message| matches!(message, FromShell::Claimed(_)), "be rolled back")
 }
@@ -177,7 +172,7 @@ fn freeze(shell: &Shell) -> Result<(OwnedFd, Option<OwnedFd>, Vec<u8>)> {
 }
 
 /// What makes clone number `index` one of its own.
-pub(crate) fn renewal(index: u64) -> Renewal {
+pub fn renewal(index: u64) -> Renewal {
     let mut random = fastrand::Rng::new();
     let mut bytes = [0; 48];
     random.fill(&mut bytes);

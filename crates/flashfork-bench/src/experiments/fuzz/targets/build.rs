@@ -15,7 +15,7 @@ const HEADER: &str = include_str!("../../../../../flashfork-afl/include/flashfor
 const LIBRARY: &str = "libflashfork_afl.a";
 
 /// What compiles programs, and where they are kept.
-pub(super) struct Builder {
+pub struct Builder {
     cache: PathBuf,
     library: PathBuf,
     compiler: String,
@@ -23,7 +23,7 @@ pub(super) struct Builder {
 
 /// The programs of one build of a target.
 #[derive(Debug)]
-pub(super) struct Built(PathBuf);
+pub struct Built(PathBuf);
 
 impl Built {
     /// The program for a way to fuzz.

@@ -19,7 +19,7 @@ const INPUTS: usize = 64;
 const ROUNDS: &str = "25";
 
 /// Runs one campaign in the new directory `dir`; `None` when it was interrupted.
-pub(super) fn run(
+pub fn run(
     fuzzing: &Fuzzing,
     way: Way,
     seed: u64,
@@ -55,7 +55,7 @@ pub(super) fn run(
 }
 
 /// What inputs of AFL's corpus take in the program with the loop that goes back.
-pub(super) fn single_inputs(built: &Built, corpus: &Path, cpu: usize) -> Result<Times> {
+pub fn single_inputs(built: &Built, corpus: &Path, cpu: usize) -> Result<Times> {
     let failed = |error| BenchError::system(format!("read {}", corpus.display()), error);
     let mut inputs: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(corpus).map_err(failed)? {

@@ -10,21 +10,21 @@ const SINGLE: &str = "one input of a target";
 
 /// A target, with or without AddressSanitizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Build {
+pub struct Build {
     pub target: Target,
     pub sanitized: bool,
 }
 
 /// One way's campaign in one slice of time.
 #[derive(Debug)]
-pub(super) struct Slice {
+pub struct Slice {
     pub way: Way,
     pub afl: AflStats,
 }
 
 /// What one input takes, in microseconds, the mean over many.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Times {
+pub struct Times {
     /// In one process.
     pub bare: f64,
     /// In its own fork.
@@ -92,6 +92,6 @@ impl Build {
     }
 }
 
-pub(super) fn is_of_targets(document: &Document) -> bool {
+pub fn is_of_targets(document: &Document) -> bool {
     document.of(EXPERIMENT).any(|record| record.chosen.contains_key("target"))
 }

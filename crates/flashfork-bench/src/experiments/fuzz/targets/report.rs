@@ -16,7 +16,7 @@ const SHARE: f64 = 0.8;
 const STABLE: f64 = 99.9;
 
 /// Everything, for people; `None` where the document has no targets.
-pub(in super::super) fn render(document: &Document) -> Option<String> {
+pub fn render(document: &Document) -> Option<String> {
     is_of_targets(document).then(|| page(document, [throughput(document), promises(document)]))
 }
 

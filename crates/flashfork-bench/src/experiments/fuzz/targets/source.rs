@@ -11,7 +11,7 @@ use flashfork_measure::{BenchError, Result, Run};
 use super::super::target::SQLITE;
 use super::target::{Target, schema};
 
-pub(super) fn obtain(target: Target, cache: &Path, run: &mut Run) -> Result<PathBuf> {
+pub fn obtain(target: Target, cache: &Path, run: &mut Run) -> Result<PathBuf> {
     let dir = cache.join("fuzz-sources");
     let unpacked = dir.join(target.as_ref());
     if unpacked.exists() {

@@ -34,7 +34,7 @@ const DOCUMENTS: [(&str, &str); 3] = [
 
 impl Target {
     /// Debian's source package; SQLite's source is in this program.
-    pub(super) fn package(self) -> Option<&'static str> {
+    pub fn package(self) -> Option<&'static str> {
         match self {
             Target::Libpng => Some("libpng1.6"),
             Target::Libxml2 => Some("libxml2"),
@@ -44,7 +44,7 @@ impl Target {
     }
 
     /// The harness: what is the same for all, and its own part.
-    pub(super) fn harness(self) -> [(&'static str, String); 2] {
+    pub fn harness(self) -> [(&'static str, String); 2] {
         let own = match self {
             Target::Libpng => include_str!("../../../../fuzz-target/targets/libpng.c"),
             Target::Libxml2 => include_str!("../../../../fuzz-target/targets/libxml2.c"),
@@ -56,7 +56,7 @@ impl Target {
 
     /// The shell's commands that compile the library, in the directory of its source, and the harness's own part, into
     /// `target.o` and `library.a`. The compiler is in `CC`.
-    pub(super) fn commands(self) -> &'static str {
+    pub fn commands(self) -> &'static str {
         match self {
             Target::Libpng => {
                 "cp scripts/pnglibconf.h.prebuilt pnglibconf.h
@@ -80,7 +80,7 @@ impl Target {
     }
 
     /// What is linked besides.
-    pub(super) fn libraries(self) -> &'static [&'static str] {
+    pub fn libraries(self) -> &'static [&'static str] {
         match self {
             Target::Libpng => &["-lz", "-lm"],
             Target::Libxml2 | Target::Sqlite | Target::Cjson => &["-lm"],
@@ -88,7 +88,7 @@ impl Target {
     }
 
     /// Writes what AFL begins with into the new directory `dir`.
-    pub(super) fn write_seeds(self, source: &Path, dir: &Path) -> Result {
+    pub fn write_seeds(self, source: &Path, dir: &Path) -> Result {
         let packaged = |folder: &str, take: fn(&Path) -> bool| copy(&source.join(folder), dir, take);
         let written = match self {
             Target::Sqlite => return corpus::write_seeds(dir),
@@ -102,7 +102,7 @@ impl Target {
 }
 
 /// SQLite's tables as a string of C.
-pub(super) fn schema() -> String {
+pub fn schema() -> String {
     SCHEMA.lines().map(|line| format!("{line:?}\n")).collect()
 }
 

@@ -2,7 +2,7 @@
 
 /// A way to give each input its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr, strum::Display)]
-pub(super) enum Way {
+pub enum Way {
     #[strum(serialize = "fork server")]
     ForkServer,
     /// The same with the shim.

@@ -23,7 +23,7 @@ const OF_KERNEL: u64 = 192 << 20;
 const INPUT: u64 = 96;
 
 /// Makes everything in `dir`, unless it is there already; the kernel is downloaded, if need be.
-pub(super) fn make(dir: &Path, size: u64, run: &mut Run) -> Result {
+pub fn make(dir: &Path, size: u64, run: &mut Run) -> Result {
     if size <= OF_KERNEL {
         return Err(BenchError::Unable("Linux in QEMU needs more memory: --size 256M or more".into()));
     }

@@ -14,7 +14,7 @@ use flashfork_terminal::{
 const SIZE: u64 = 1 << 30;
 
 /// Everything, for people, if these are such records.
-pub(in super::super) fn render(document: &Document) -> Option<String> {
+pub fn render(document: &Document) -> Option<String> {
     let find = |method: Method, measure| {
         document.find(EXPERIMENT, method.as_ref(), &[("machine", json!("qemu")), ("measure", json!(measure))])
     };

@@ -15,7 +15,7 @@ const NUMBERS: [u16; 30] = [
 const STRING: u8 = 0xc0;
 
 /// The inputs of every fork server.
-pub(super) fn all() -> Vec<Vec<u8>> {
+pub fn all() -> Vec<Vec<u8>> {
     let mut random = fastrand::Rng::with_seed(10);
     let mut call = || {
         let number = NUMBERS[random.usize(..NUMBERS.len())];
@@ -27,7 +27,7 @@ pub(super) fn all() -> Vec<Vec<u8>> {
 }
 
 /// Mounts proc, and has the kernel panic by its trigger.
-pub(super) fn crash() -> Vec<u8> {
+pub fn crash() -> Vec<u8> {
     let [mount, open, write] = [165, 2, 1].map(u16::to_le_bytes);
     let string = |place: u8| STRING + place;
     let calls = [

@@ -25,7 +25,7 @@ const ANSWERS: i32 = 199;
 const TIMES: i32 = 197;
 
 /// What all servers have in common.
-pub(super) struct Setup<'a> {
+pub struct Setup<'a> {
     /// What [`super::machine::make`] has made.
     pub dir: &'a Path,
     /// For files of their own.
@@ -36,7 +36,7 @@ pub(super) struct Setup<'a> {
 
 /// A running QEMU. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Server {
+pub struct Server {
     pub method: Method,
     /// Bytes that it had in memory before its first fork.
     pub resident: u64,
@@ -50,7 +50,7 @@ pub(super) struct Server {
 
 /// One execution, in microseconds.
 #[derive(Debug)]
-pub(super) struct Execution {
+pub struct Execution {
     pub whole: f64,
     pub fork: f64,
     pub status: ExitStatus,
@@ -59,7 +59,7 @@ pub(super) struct Execution {
 impl Server {
     /// Starts QEMU, and waits until its guest's driver asks for the fork server. `trusted`: see
     /// [`Self::library_with_system_calls`].
-    pub(super) fn start(setup: &Setup<'_>, method: Method, trusted: Option<PathBuf>) -> Result<Self> {
+    pub fn start(setup: &Setup<'_>, method: Method, trusted: Option<PathBuf>) -> Result<Self> {
         let failed = |error: io::Error| BenchError::system("start qemu-system-x86_64", error);
         let place = |what: &str| setup.work.join(format!("{}.{what}", method.as_ref()));
         let log = place("log");
@@ -101,7 +101,7 @@ impl Server {
 
     /// The library that QEMU has of those that make system calls of their own. It must be named to be sealed in spite
     /// of them: fork_server.c keeps it from making any.
-    pub(super) fn library_with_system_calls(&self) -> Result<Option<PathBuf>> {
+    pub fn library_with_system_calls(&self) -> Result<Option<PathBuf>> {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.process.id()));
         let maps = maps.or_cant("read QEMU's mappings")?;
         let line = maps.lines().find(|line| line.contains("/liburing.so"));
@@ -109,12 +109,12 @@ impl Server {
     }
 
     /// What the shim did; an error if this is the sealed one and nothing was sealed.
-    pub(super) fn shim(&self) -> Result<Option<ShimReport>> {
+    pub fn shim(&self) -> Result<Option<ShimReport>> {
         self.stats.as_ref().map(ShimStats::read).transpose()
     }
 
     /// Has a child make the system calls of an input.
-    pub(super) fn execute(&mut self, input: &[u8]) -> Result<Execution> {
+    pub fn execute(&mut self, input: &[u8]) -> Result<Execution> {
         let doing = "ask a fork server for an execution";
         self.input.set_len(0).and_then(|()| self.input.write_all_at(input, 0)).or_cant(doing)?;
         let start = Instant::now();
