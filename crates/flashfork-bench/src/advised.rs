@@ -1,7 +1,7 @@
 //! What [`flashfork_advise`] could not do, among what experiments could not.
 
+use crate::prelude::*;
 use flashfork_advise::AdviseError;
-use flashfork_measure::BenchError;
 
 /// For `map_err`: in the same words.
 pub fn failed(error: AdviseError) -> BenchError {

@@ -3,8 +3,9 @@
 mod chart;
 mod series;
 
+use crate::prelude::*;
 use chart::Chart;
-use flashfork_measure::{BenchError, Record, Result, host::HostCard};
+use flashfork_measure::host::HostCard;
 use series::Series;
 
 /// What a fork call of an idle parent costs by the parent's memory, as SVG: one line per method with medians and p10 to
@@ -33,11 +34,9 @@ fn draw(series: &Series, host: &HostCard) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::fork::EXPERIMENT;
     use crate::experiments::{self, vm_clone};
-    use crate::{experiments::fork::EXPERIMENT, subjects::Method};
-    use flashfork_measure::record::Document;
     use roxmltree::Node;
-    use serde_json::json;
 
     const SIZES: [u64; 3] = [64 << 20, 256 << 20, 1 << 30];
 

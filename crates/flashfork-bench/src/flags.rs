@@ -1,7 +1,7 @@
 //! What the tests of the experiments' flags share.
 
+use crate::prelude::*;
 use clap::{Args, Parser};
-use flashfork_measure::Result;
 
 #[derive(Parser)]
 struct Command<Options: Args> {

@@ -37,5 +37,6 @@ mod figure;
 #[cfg(test)]
 mod flags;
 mod once;
+mod prelude;
 pub mod report;
 mod subjects;

@@ -3,9 +3,9 @@
 
 use std::ops::RangeBounds;
 
+use crate::prelude::*;
 use clap::builder::RangedI64ValueParser;
-use flashfork_measure::Result;
-use flashfork_terminal::size::{Size, SizeError};
+use flashfork_terminal::size::SizeError;
 
 /// For a command line: a whole number in this range.
 pub fn count(range: impl RangeBounds<i64>) -> RangedI64ValueParser<u32> {

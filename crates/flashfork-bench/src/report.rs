@@ -6,9 +6,8 @@ mod findings;
 pub use figures::all as figures;
 pub use findings::findings;
 
+use crate::prelude::*;
 use std::path::Path;
-
-use flashfork_measure::{Document, Result};
 
 /// Writes the report about `document` into `dir`: [`flashfork_measure::report::write`].
 pub fn write(document: &Document, dir: &Path) -> Result {

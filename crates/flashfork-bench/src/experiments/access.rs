@@ -12,9 +12,7 @@ mod subject;
 pub use mix::MIXES;
 pub use subject::AccessSubject;
 
-use crate::once::size_that;
-use flashfork_measure::{Document, Effort, Experiment, Registered, Result, Run};
-use flashfork_terminal::size::Size;
+use crate::prelude::*;
 
 /// The name of the experiment `bench fault` in records.
 pub const FAULT: &str = "fault";

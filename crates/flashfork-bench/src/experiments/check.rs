@@ -8,7 +8,7 @@ mod report;
 mod rounds;
 mod tool;
 
-use flashfork_measure::{Document, Experiment, Result, Run};
+use crate::prelude::*;
 
 pub const EXPERIMENT: &str = "check";
 

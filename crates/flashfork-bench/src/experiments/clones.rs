@@ -9,20 +9,13 @@ mod subject;
 
 pub use subject::ClonesSubject;
 
-use serde_json::json;
-
-use crate::once::count;
+use crate::prelude::*;
 use crate::subjects::{
-    Method,
     held::Counter,
-    memory,
     parent::{self, RESERVE, Spec},
 };
-use flashfork_measure::{Document, Experiment, Registered, Result, Row, Run, Worker, met, page, worker::unexpected};
-use flashfork_terminal::{
-    size::{Size, show},
-    table::{render, time},
-};
+use flashfork_measure::worker::unexpected;
+use flashfork_terminal::table::render;
 use subject::{Ask, Reply};
 
 pub const EXPERIMENT: &str = "clones";

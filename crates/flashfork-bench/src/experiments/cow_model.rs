@@ -16,7 +16,7 @@ pub use grid::Grid;
 pub use model::{Model, PAPER_MERIT, copy_rate};
 pub use subject::{Ask, CowSubject};
 
-use flashfork_measure::{Document, Effort, Experiment, Registered, Result, Run};
+use crate::prelude::*;
 
 pub const EXPERIMENT: &str = "cow-model";
 

@@ -18,8 +18,7 @@ mod way;
 pub use subject::{Ask, CreationSubject, Spec};
 pub use way::{Phase, Then, Way};
 
-use flashfork_measure::{Document, Effort, Experiment, Registered, Result, Run};
-use flashfork_terminal::size::Size;
+use crate::prelude::*;
 
 pub const EXPERIMENT: &str = "creation";
 

@@ -10,14 +10,10 @@ pub use subject::ShapeSubject;
 
 use flashfork::CostModel;
 use flashfork_advise::Engine;
-use serde_json::json;
 
-use crate::subjects::{memory, parent::RESERVE};
-use crate::{advised::failed, once::count};
-use flashfork_measure::{
-    BenchError, Document, Experiment, Progress, Registered, Result, Rounds, Row, Run, Worker, median, met, page, titled,
-};
-use flashfork_terminal::table::time;
+use crate::advised::failed;
+use crate::prelude::*;
+use crate::subjects::parent::RESERVE;
 use subject::Shape;
 
 /// The name of this experiment in records.

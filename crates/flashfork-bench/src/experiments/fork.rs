@@ -25,10 +25,8 @@ pub use probe::{Batch, Probe};
 pub use sealing::SealingSubject;
 pub use subject::{Ask, ForkSubject};
 
-use crate::once::{count, size_that};
+use crate::prelude::*;
 use crate::subjects::parent;
-use flashfork_measure::{Deadline, Document, Experiment, Registered, Result, Run};
-use flashfork_terminal::size::Size;
 use plan::Plan;
 
 pub const EXPERIMENT: &str = "fork";

@@ -20,14 +20,9 @@ pub use targets::Target;
 
 use std::path::PathBuf;
 
-use crate::once::count;
-use crate::subjects::{
-    Method,
-    database::{self, Image},
-    memory,
-};
-use flashfork_measure::{Document, Experiment, OrCant, Places, Result, Run, WorkDir, pin};
-use flashfork_terminal::size::{self, Size};
+use crate::prelude::*;
+use crate::subjects::database::{self, Image};
+use flashfork_terminal::size;
 use process::Setup;
 
 pub const EXPERIMENT: &str = "fuzz";

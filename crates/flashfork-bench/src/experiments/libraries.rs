@@ -11,13 +11,10 @@ pub use subject::LibrariesSubject;
 
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
-
-use crate::{once::count, subjects::command::cc};
-use flashfork_measure::{
-    Document, Effort, Experiment, OrCant, Record, Registered, Result, Row, Run, WorkDir, Worker, cells, page, pin,
-};
-use flashfork_terminal::table::{render, time};
+use crate::prelude::*;
+use crate::subjects::command::cc;
+use flashfork_measure::cells;
+use flashfork_terminal::table::render;
 use subject::{Ask, Phases, Spec, Task, Way};
 
 pub const EXPERIMENT: &str = "libraries";

@@ -26,7 +26,8 @@ mod vm_tree;
 mod warm;
 pub(crate) mod write_fraction;
 
-use flashfork_measure::{BenchError, Document, Registered, Result, experiment::Entry};
+use crate::prelude::*;
+use flashfork_measure::experiment::Entry;
 
 /// In the order of the command's help. A new experiment is a line here.
 pub const ALL: [Entry; 26] = [

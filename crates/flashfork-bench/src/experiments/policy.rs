@@ -13,9 +13,7 @@ mod subject;
 
 pub use subject::PolicySubject;
 
-use crate::once::{count, each_once};
-use flashfork_measure::{Document, Experiment, Registered, Result, Run};
-use flashfork_terminal::size::Size;
+use crate::prelude::*;
 
 pub const EXPERIMENT: &str = "policy";
 

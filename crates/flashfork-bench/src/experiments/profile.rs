@@ -7,15 +7,10 @@ mod perf;
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
 use crate::experiments::fork::{Ask, Batch, ForkSubject, Probe};
-use crate::subjects::{Method, memory, parent::Spec};
-use flashfork_measure::{Document, Experiment, Result, Row, Run, WorkDir, page};
-use flashfork_terminal::{
-    size::Size,
-    table::{render, three_figures},
-};
+use crate::prelude::*;
+use crate::subjects::parent::Spec;
+use flashfork_terminal::table::render;
 use perf::Recording;
 
 pub const EXPERIMENT: &str = "profile";

@@ -14,9 +14,7 @@ mod way;
 
 pub use suite::Suite;
 
-use crate::once::asked_of;
-use flashfork_measure::{Document, Effort, Experiment, Result, Run};
-use flashfork_terminal::size::Size;
+use crate::prelude::*;
 use std::{num::NonZeroU32, path::PathBuf};
 
 pub const EXPERIMENT: &str = "pytest";

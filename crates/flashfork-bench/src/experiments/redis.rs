@@ -12,20 +12,9 @@ mod server;
 
 use std::{path::PathBuf, time::Duration};
 
-use serde_json::json;
-
-use crate::once::count;
-use crate::subjects::{
-    Method, memory,
-    parent::{self, RESERVE},
-};
-use flashfork_measure::{
-    BenchError, Document, Experiment, Result, Row, Run, median_time, order::shuffled_round, page, shown, titled,
-};
-use flashfork_terminal::{
-    size::{Size, show},
-    table::time,
-};
+use crate::prelude::*;
+use crate::subjects::parent::{self, RESERVE};
+use flashfork_measure::order::shuffled_round;
 use load::Load;
 use server::Server;
 

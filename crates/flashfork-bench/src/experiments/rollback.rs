@@ -23,21 +23,11 @@ use std::time::Instant;
 
 use flashfork_core::Pages;
 use flashfork_core::region::{self, Region, Way};
-use serde_json::json;
 
-use crate::subjects::{
-    Method, memory,
-    parent::{RESERVE, Spec},
-};
+use crate::prelude::*;
+use crate::subjects::parent::{RESERVE, Spec};
 use cycle::{CycleSpec, Kept};
-use flashfork_measure::{
-    BenchError, Document, Effort, Experiment, Record, Registered, Result, Row, Run, Subject, Summary, Visit, Worker,
-    met, numbers, page, pin, spread,
-};
-use flashfork_terminal::{
-    size::{Size, show},
-    table::{render, time, time_range},
-};
+use flashfork_terminal::table::render;
 use pages::Accesses;
 use subject::Ask;
 

@@ -11,18 +11,11 @@ pub use subject::SealThreadsSubject;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
-use serde_json::{Value, json};
 
-use crate::once::{count, each_once};
-use crate::subjects::{Method, engine::Pages, memory, parent::RESERVE};
-use flashfork_measure::{
-    BenchError, Document, Experiment, OrCant, Record, Registered, Result, Row, Run, Summary, Worker,
-    order::shuffled_rounds, page, pin,
-};
-use flashfork_terminal::{
-    size::{Size, show},
-    table::{render, time},
-};
+use crate::prelude::*;
+use crate::subjects::{engine::Pages, parent::RESERVE};
+use flashfork_measure::order::shuffled_rounds;
+use flashfork_terminal::table::render;
 use subject::{Ask, Reply, Spec};
 
 pub const EXPERIMENT: &str = "seal-threads";

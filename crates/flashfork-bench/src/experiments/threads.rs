@@ -17,9 +17,7 @@ mod server;
 
 pub use program::Family;
 
-use crate::once::count;
-use flashfork_measure::{Document, Effort, Experiment, Result, Run};
-use flashfork_terminal::size::Size;
+use crate::prelude::*;
 use std::path::PathBuf;
 
 pub const EXPERIMENT: &str = "threads";

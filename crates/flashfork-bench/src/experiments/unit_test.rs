@@ -15,10 +15,9 @@ mod subject;
 
 pub use subject::UnitTestSubject;
 
-use crate::once::count;
-use crate::subjects::{database::Image, memory, parent};
-use flashfork_measure::{Document, Experiment, Registered, Result, Run, WorkDir, pin};
-use flashfork_terminal::size::{self, Size};
+use crate::prelude::*;
+use crate::subjects::{database::Image, parent};
+use flashfork_terminal::size;
 use std::path::PathBuf;
 
 pub const EXPERIMENT: &str = "unit-test";

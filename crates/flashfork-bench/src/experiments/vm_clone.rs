@@ -16,10 +16,8 @@ mod report;
 mod targets;
 mod tiny;
 
-use crate::once::{count, size_that};
+use crate::prelude::*;
 use crate::subjects::vm_host::Host;
-use flashfork_measure::{Document, Experiment, Result, Run};
-use flashfork_terminal::size::Size;
 use plan::Plan;
 
 pub const EXPERIMENT: &str = "vm-clone";

@@ -21,13 +21,8 @@ mod found;
 mod pauses;
 mod report;
 
-use crate::once::count;
-use crate::subjects::{
-    memory,
-    vm_host::{Host, size},
-};
-use flashfork_measure::{Document, Experiment, Result, Run};
-use flashfork_terminal::size::Size;
+use crate::prelude::*;
+use crate::subjects::vm_host::{Host, size};
 use found::Guest;
 
 pub const EXPERIMENT: &str = "vm-fork";

@@ -18,14 +18,9 @@ mod report;
 
 use std::path::PathBuf;
 
-use crate::once::count;
-use crate::subjects::{
-    memory,
-    vm_host::{Host, size},
-};
+use crate::prelude::*;
+use crate::subjects::vm_host::{Host, size};
 use code::MOST;
-use flashfork_measure::{Document, Experiment, Result, Run};
-use flashfork_terminal::size::Size;
 
 pub const EXPERIMENT: &str = "vm-fuzz";
 

@@ -21,12 +21,8 @@ mod report;
 
 use std::fs::File;
 
-use crate::once::{asked_of, count};
-use crate::subjects::{
-    memory,
-    vm_host::{Host, MemoryPages, linux},
-};
-use flashfork_measure::{BenchError, Document, Effort, Experiment, Result, Run};
+use crate::prelude::*;
+use crate::subjects::vm_host::{Host, MemoryPages, linux};
 use found::Work;
 use found::{Cell, Method};
 use guests::{Guests, Kind};

@@ -16,13 +16,8 @@ mod found;
 mod passes;
 mod report;
 
-use crate::once::{count, size_that};
-use crate::subjects::{
-    memory,
-    vm_host::{Host, available},
-};
-use flashfork_measure::{Document, Experiment, Result, Run};
-use flashfork_terminal::size::Size;
+use crate::prelude::*;
+use crate::subjects::vm_host::{Host, available};
 
 pub const EXPERIMENT: &str = "vm-memory";
 

@@ -23,14 +23,12 @@ mod ways;
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::once::count;
+use crate::prelude::*;
 use crate::subjects::{
     held::Counter,
-    memory,
     vm_host::{Host, linux},
 };
 use flashfork_image::guest::Guest;
-use flashfork_measure::{BenchError, Document, Effort, Experiment, Places, Result, Run};
 use found::{Found, WAYS};
 
 pub const EXPERIMENT: &str = "vm-tree";

@@ -14,8 +14,7 @@ mod templates;
 
 pub use program::Program;
 
-use crate::once::asked_of;
-use flashfork_measure::{Document, Effort, Experiment, Result, Run};
+use crate::prelude::*;
 
 pub const EXPERIMENT: &str = "warm";
 

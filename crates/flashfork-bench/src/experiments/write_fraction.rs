@@ -10,8 +10,7 @@ mod program;
 mod report;
 mod runs;
 
-use crate::once::count;
-use flashfork_measure::{Document, Experiment, Result, Run};
+use crate::prelude::*;
 use std::ffi::OsString;
 
 pub const EXPERIMENT: &str = "write-fraction";

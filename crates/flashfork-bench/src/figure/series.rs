@@ -1,11 +1,7 @@
 //! What is drawn: the fork calls of idle parents, or clones and boots of virtual machines, picked from records.
 
+use crate::prelude::*;
 use plotters::style::RGBColor;
-use serde_json::Value;
-
-use crate::subjects::Method;
-use flashfork_measure::{BenchError, Record, Result, Summary};
-use flashfork_terminal::size::Size;
 
 /// Everything the figure shows, in microseconds.
 pub struct Series {

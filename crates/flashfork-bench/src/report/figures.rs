@@ -7,10 +7,8 @@ mod samples;
 mod sizes;
 mod writes;
 
-use serde_json::Value;
-
+use crate::prelude::*;
 use flashfork_measure::{
-    BenchError, Document, Record, Result,
     plot::{Axis, Ink, Plot, Series, Style, decades, size_tick, time_tick},
     report::Figure,
 };

@@ -2,12 +2,7 @@
 
 use super::figures::number;
 use crate::experiments::cow_model::{Model, PAPER_MERIT, copy_rate};
-use crate::subjects::Method;
-use flashfork_measure::{Document, Record, ratio_of_medians};
-use flashfork_terminal::{
-    size::show,
-    table::{three_figures, time},
-};
+use crate::prelude::*;
 
 /// The findings of `document`, the most important first; as many as there are records for.
 pub fn findings(document: &Document) -> Vec<String> {
@@ -153,7 +148,6 @@ fn accesses(document: &Document) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_median_of_nothing_makes_no_finding() {

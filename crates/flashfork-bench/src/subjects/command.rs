@@ -8,7 +8,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::clock::micros;
-use flashfork_measure::{BenchError, OrCant, Result};
+use crate::prelude::*;
 
 /// A command that reads nothing, out of reach of the terminal's Ctrl-C, which ends the experiment after it.
 pub fn apart(program: &Path) -> Command {

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::prelude::*;
 use fill::Rows;
-use flashfork_measure::{BenchError, OrCant, Result};
 use flashfork_terminal::size;
 
 /// Of the schema and the rows. Part of the image's name, so that an image of another version is not taken.

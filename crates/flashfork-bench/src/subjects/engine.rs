@@ -3,13 +3,9 @@
 use std::time::{Duration, Instant};
 use std::{io, path::PathBuf};
 
+use crate::prelude::*;
 use flashfork::{Forked, SealOptions, SealReport, odf};
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
-use serde::{Deserialize, Serialize};
-
-use crate::subjects::Method;
-use flashfork_measure::{BenchError, OrCant, Result};
-use flashfork_terminal::size::show;
 
 /// Which pages sealed memory is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

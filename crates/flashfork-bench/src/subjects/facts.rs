@@ -1,10 +1,9 @@
 //! What a parent is made of: the figures without which a fork time means little.
 
 use procfs::process::Process;
-use serde::{Deserialize, Serialize};
 
 use super::region::Region;
-use flashfork_measure::{BenchError, Result};
+use crate::prelude::*;
 
 /// What smaps calls bytes mapped by 2 MB entries.
 const HUGE_KEYS: [&str; 4] = ["AnonHugePages", "ShmemPmdMapped", "Private_Hugetlb", "Shared_Hugetlb"];

@@ -1,9 +1,8 @@
 //! Templates of an experiment are gone afterwards, however it ends.
 
+use crate::prelude::*;
 use std::process::{Child, Command, Stdio};
 use std::{io::Write, os::unix::process::CommandExt};
-
-use flashfork_measure::{OrCant, Result};
 
 /// Ends the processes whose numbers come in, when nothing more can come: templates have no parent that would.
 const STAND_BY: &str = "trap '' HUP INT TERM; all=; while read -r pid; do all=\"$all $pid\"; done; \

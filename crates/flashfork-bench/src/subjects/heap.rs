@@ -3,11 +3,8 @@
 //! For programs that allocate with malloc, unlike the memory `bench fork` maps itself. The choice has two halves: an
 //! environment variable that glibc reads before `main`, and a flag of the process that the kernel keeps across `exec`.
 
+use crate::prelude::*;
 use procfs::process::Process;
-use serde::{Deserialize, Serialize};
-
-use crate::subjects::Method;
-use flashfork_measure::{BenchError, Result};
 
 /// The variable to start the program with. `glibc.malloc.hugetlb=1` (glibc 2.35 and later) makes malloc ask for huge
 /// pages with `MADV_HUGEPAGE` where the machine's mode is `madvise`; 0 is glibc's default. Other C libraries don't know

@@ -4,10 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::prelude::*;
 use procfs::process::Process;
 use procfs::{Current, Meminfo};
-
-use flashfork_measure::{BenchError, Result};
 
 #[derive(Debug)]
 pub enum Counter {

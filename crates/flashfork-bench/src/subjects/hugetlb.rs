@@ -1,9 +1,7 @@
 //! The host's pool of huge pages (hugetlb): what can be had of it. Nothing here changes the pool.
 
+use crate::prelude::*;
 use procfs::{Current, Meminfo};
-
-use flashfork_measure::{BenchError, Result};
-use flashfork_terminal::size::show;
 
 /// Bytes of a page of the pool, as the experiments use them.
 pub const HUGE: u64 = 2 << 20;

@@ -4,8 +4,8 @@
 
 use std::ptr::null_mut;
 
+use crate::prelude::*;
 use flashfork::Headroom;
-use flashfork_measure::{BenchError, OrCant, Result};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// How much memory this process can still take.

@@ -1,7 +1,7 @@
 //! The methods compared.
 
+use crate::prelude::*;
 use flashfork::{Capability, Host};
-use serde::{Deserialize, Serialize};
 
 /// A way to hold memory and clone the process that holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr, strum::Display)]

@@ -1,14 +1,10 @@
 //! The prepared parents of the experiments: what is asked for, and whether what came is that.
 
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::subjects::{
-    Facts, Method, Region,
     hugetlb::{HUGE, Pool},
     memory::Warm,
 };
-use flashfork_measure::{Result, Run, Subject, Worker, pin};
-use flashfork_terminal::size::show;
 
 /// Memory left to the rest of the machine, in bytes.
 pub const RESERVE: u64 = 256 << 20;

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
 use super::Method;
-use flashfork_measure::{BenchError, Result};
+use crate::prelude::*;
 
 /// Bytes of a page as the experiment counts them.
 pub const PAGE: usize = 4096;

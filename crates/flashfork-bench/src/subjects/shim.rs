@@ -6,10 +6,9 @@ use std::{mem::offset_of, process::Command};
 use flashfork_core::environment::{ENGINE, THREADS};
 use flashfork_core::never_seal::TABLE;
 use flashfork_core::stats::{Stats, Timed};
-use serde::{Deserialize, Serialize};
 
 use super::Method;
-use flashfork_measure::{BenchError, OrCant, Result};
+use crate::prelude::*;
 
 /// Has a threaded program be forked by the engine of `method`, if that is ours.
 pub fn preload(command: &mut Command, shim: &Path, method: Method) {

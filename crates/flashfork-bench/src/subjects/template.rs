@@ -2,10 +2,8 @@
 
 use std::process::Command;
 
-use serde_json::Value;
-
 use super::{command::last_line, guard::Guard};
-use flashfork_measure::{BenchError, Result};
+use crate::prelude::*;
 
 #[derive(Debug)]
 pub struct Template {

@@ -17,15 +17,12 @@ pub use template::{Claimed, Template, renewal, roll_back};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use crate::prelude::*;
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_proto::shell::{Boot, BootGuest, Ended, FromShell, ToShell};
 use flashfork_vmm::pool::{Program, Shell};
 use flashfork_vmm::{machine::Blank, store::Store};
 use kvm_ioctls::Kvm;
-
-use crate::once::size_that;
-use flashfork_measure::{BenchError, OrCant, Places, Result};
-use flashfork_terminal::size::Size;
 
 /// A guest that says nothing for so long is stuck. Booting Linux under emulation, on a busy machine, takes minutes.
 pub const PATIENCE: Duration = Duration::from_secs(600);

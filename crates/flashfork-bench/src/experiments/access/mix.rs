@@ -1,6 +1,6 @@
 //! How the memory is gone through after the fork.
 
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
 
 /// Bytes read or written at a time, as in the paper: through a buffer of this size.
 pub const BLOCK: usize = 32 << 20;

@@ -2,12 +2,8 @@
 
 use super::mix::MIXES;
 use super::{ACCESS_MIX, FAULT};
-use crate::subjects::Method;
-use flashfork_measure::{Document, Record, numbers, page, ratio_of_medians, shown, spread};
-use flashfork_terminal::{
-    size::show,
-    table::{render, time},
-};
+use crate::prelude::*;
+use flashfork_terminal::table::render;
 
 /// The paper's table 1, in microseconds, on its machine: plain fork, with huge pages, on demand.
 const PAPER: [(&str, f64); 3] = [("Fork", 2.3), ("Fork with huge pages", 198.4), ("On-demand fork", 12.2)];

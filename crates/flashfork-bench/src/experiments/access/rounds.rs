@@ -1,16 +1,10 @@
 //! All methods side by side.
 
-use serde_json::json;
-
 use super::mix::{BLOCK, MIXES, QUICK_SHARES, SHARES, Walk};
 use super::subject::{AccessSubject, Ask, Measure};
 use super::{AccessMixOptions, FaultOptions};
-use crate::subjects::{
-    memory,
-    parent::{self, RESERVE, Spec},
-};
-use flashfork_measure::{Result, Row, Run, Worker};
-use flashfork_terminal::size::show;
+use crate::prelude::*;
+use crate::subjects::parent::{self, RESERVE, Spec};
 
 /// Samples a visit.
 const BATCH: usize = 5;

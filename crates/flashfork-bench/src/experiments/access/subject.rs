@@ -4,18 +4,12 @@ use std::io::{PipeReader, PipeWriter, Read, pipe};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
 use super::mix::{BLOCK, Piece, Walk};
+use crate::prelude::*;
 use crate::subjects::{
-    Facts, Method, PAGE, Region, WORDS_PER_PAGE,
-    clock::micros,
     engine::{self, Side, WRONG_DATA},
-    memory,
     parent::Spec,
-    word,
 };
-use flashfork_measure::{BenchError, Result, Subject, Visit};
 
 #[derive(Debug)]
 pub struct AccessSubject {

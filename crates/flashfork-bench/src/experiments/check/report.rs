@@ -1,8 +1,8 @@
 //! The table of `bench check`, from the records.
 
 use super::tool::{Checked, Tool};
-use flashfork_measure::{Document, Record, page, ratio_of_medians, shown};
-use flashfork_terminal::table::{render, three_figures, time};
+use crate::prelude::*;
+use flashfork_terminal::table::render;
 
 pub fn render_all(document: &Document) -> String {
     let of = |tool: Tool, who: &str| {

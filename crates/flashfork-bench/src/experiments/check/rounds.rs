@@ -1,13 +1,11 @@
 //! Each tool and ourselves in turn.
 
-use serde_json::json;
-
 use super::CheckOptions;
 use super::tool::{Checked, Tool};
 use crate::experiments::cow_model::{self, CowSubject};
 use crate::experiments::creation::{self, CreationSubject, Phase, Then, Way};
-use crate::subjects::{Method, parent};
-use flashfork_measure::{Result, Rounds, Row, Run, Worker};
+use crate::prelude::*;
+use crate::subjects::parent;
 
 /// Our samples for one answer of a tool.
 const SAMPLES: usize = 60;

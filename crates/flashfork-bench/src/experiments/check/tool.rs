@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use std::{fs, os::unix::process::CommandExt, path::PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde_json::Value;
 
-use flashfork_measure::{BenchError, Progress, Result, WorkDir, error::is_missing};
+use crate::prelude::*;
+use flashfork_measure::error::is_missing;
 
 /// Nobody takes so long for what takes a second or two.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -199,7 +199,7 @@ fn memcpy_rate(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashfork_measure::{Deadline, Silent};
+    use flashfork_measure::Silent;
 
     /// Has this long.
     struct Until(Deadline);

@@ -5,16 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
 
+use crate::prelude::*;
 use crate::subjects::{
-    Facts, Method, Region, WORDS_PER_PAGE,
     engine::{self, Side},
-    memory,
     parent::Spec,
-    word,
 };
-use flashfork_measure::{BenchError, Result, Subject};
 
 /// Longer than the slowest method takes.
 const PATIENCE: Duration = Duration::from_secs(240);

@@ -1,6 +1,6 @@
 //! The cells of the experiment.
 
-use crate::subjects::{Method, PAGE};
+use crate::prelude::*;
 
 /// Which sizes of memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, strum::AsRefStr)]

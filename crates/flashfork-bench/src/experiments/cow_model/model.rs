@@ -1,11 +1,8 @@
 //! The model fitted to the records of a run, and the paper's figures to set beside it.
 
 use super::{EXPERIMENT, subject::Measure};
-use crate::subjects::{Method, PAGE};
-use flashfork_measure::{
-    Document, Record, median, numbers,
-    stats::{Fit, Observation, fit},
-};
+use crate::prelude::*;
+use flashfork_measure::stats::{Fit, Observation, fit};
 
 /// A line of the paper's figures 1 and 2: seconds for 1000 forks by bytes of memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -135,7 +132,6 @@ pub fn times_by_forks(document: &Document) -> Vec<(u64, [f64; 3])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     /// A document whose cells follow the model exactly.
     fn document(prices: [f64; 3]) -> Document {

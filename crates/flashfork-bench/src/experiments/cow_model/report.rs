@@ -2,12 +2,9 @@
 
 use super::grid::COPIES;
 use super::model::{Model, PAPER, PAPER_MERIT, copy_rate, times_by_forks};
-use crate::subjects::Method;
-use flashfork_measure::{Document, page, stats::Interval, titled};
-use flashfork_terminal::{
-    size::show,
-    table::{render, three_figures, time},
-};
+use crate::prelude::*;
+use flashfork_measure::stats::Interval;
+use flashfork_terminal::table::render;
 
 /// The shares of the paper's lines.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];

@@ -1,17 +1,13 @@
 //! All cells of the grid in random order, then the copy rate, then real against system time.
 
-use serde_json::json;
-
 use super::CowModelOptions;
 use super::grid::{COPIES, FORKS, FORKS_HEAP, QUICK_SHARES, SHARES, pages, written};
 use super::subject::{Ask, CowSubject};
+use crate::prelude::*;
 use crate::subjects::{
-    Method,
     hugetlb::Pool,
-    memory,
     parent::{self, RESERVE, Spec},
 };
-use flashfork_measure::{Effort, Result, Row, Run, Worker};
 
 /// A batch of one cell ends after so many samples or microseconds.
 const BATCH: usize = 10;

@@ -2,12 +2,8 @@
 
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
-use crate::subjects::{
-    Facts, Method, Region, WORDS_PER_PAGE, clock::micros, cpu::cpu_time, engine, parent::Spec, word,
-};
-use flashfork_measure::{BenchError, Result, Subject, Visit};
+use crate::prelude::*;
+use crate::subjects::{cpu::cpu_time, engine, parent::Spec};
 
 #[derive(Debug)]
 pub struct CowSubject {

@@ -7,8 +7,8 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, WaitStatus, waitid};
 
 use super::make;
 use super::way::{PROGRAM, Phase, Then, Way};
-use crate::subjects::{clock::monotonic, engine};
-use flashfork_measure::{BenchError, Result};
+use crate::prelude::*;
+use crate::subjects::engine;
 
 /// What a child of ours exits with: not 0, so that a child that did something else is noticed.
 const DONE: i32 = 7;

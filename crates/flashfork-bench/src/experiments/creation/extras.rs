@@ -2,10 +2,9 @@
 
 use std::{fs::File, os::fd::OwnedFd, ptr};
 
+use crate::prelude::*;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-use flashfork_measure::{BenchError, OrCant, Result};
 
 const PAGE: usize = 4096;
 

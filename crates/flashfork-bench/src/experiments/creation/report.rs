@@ -2,11 +2,8 @@
 
 use super::EXPERIMENT;
 use super::way::{PROGRAM, Phase, Then, Way};
-use flashfork_measure::{Document, Record, Summary, median_time, numbers, page, ratio_of_medians, spread};
-use flashfork_terminal::{
-    size::show,
-    table::{render, time},
-};
+use crate::prelude::*;
+use flashfork_terminal::table::render;
 
 pub fn render_all(document: &Document) -> String {
     // The same for all records.

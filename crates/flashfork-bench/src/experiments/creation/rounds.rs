@@ -1,16 +1,10 @@
 //! All ways of a size side by side, size by size.
 
-use serde_json::json;
-
 use super::subject::{Ask, CreationSubject, Ready, Spec};
 use super::way::{PROGRAM, Then, Way};
 use super::{CreationOptions, Touch};
-use crate::subjects::{
-    Method, memory,
-    parent::{self, RESERVE},
-};
-use flashfork_measure::{Result, Row, Run, Worker};
-use flashfork_terminal::size::show;
+use crate::prelude::*;
+use crate::subjects::parent::{self, RESERVE};
 
 /// A batch ends after so many samples ...
 const BATCH: usize = 12;

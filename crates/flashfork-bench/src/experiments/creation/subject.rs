@@ -3,13 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use super::cycle::{Moments, cycle};
 use super::extras;
 use super::way::{Phase, Then, Way};
-use crate::subjects::{Facts, Region, engine, memory, parent};
-use flashfork_measure::{Result, Subject, Visit, pin};
+use crate::prelude::*;
+use crate::subjects::{engine, parent};
 
 #[derive(Debug)]
 pub struct CreationSubject {

@@ -1,8 +1,6 @@
 //! The ways to make a process, what it does then, and the phases that are timed.
 
-use serde::{Deserialize, Serialize};
-
-use crate::subjects::Method;
+use crate::prelude::*;
 
 /// A way to make a process or thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr, strum::Display)]

@@ -4,14 +4,12 @@ use std::ptr::null_mut;
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect};
 use rustix::time::ClockId;
-use serde::{Deserialize, Serialize};
 
+use crate::prelude::*;
 use crate::subjects::{
-    Method,
     clock::nanoseconds,
     engine::{self, Side},
 };
-use flashfork_measure::{BenchError, OrCant, Result, Subject};
 
 const MB: usize = 1 << 20;
 const PAGE: usize = 4096;

@@ -6,9 +6,7 @@ use super::found::{Group, row};
 use super::probe::{Batch, Probe};
 use super::rounds::{Member, by_measure};
 use super::{AtSize, subject::Ask, touch::ParentState};
-use crate::subjects::{Method, clock::monotonic};
-use flashfork_measure::{Effort, Result};
-use flashfork_terminal::size::Size;
+use crate::prelude::*;
 
 /// How long the workers clone side by side in one batch, in microseconds. Time ends a batch, not a count: the fast ones
 /// must not leave the slow ones alone.

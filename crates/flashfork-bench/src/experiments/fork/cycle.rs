@@ -4,12 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::probe::Probe;
-use crate::subjects::{
-    Method, Region, WORDS_PER_PAGE,
-    engine::{self, WRONG_DATA},
-    word,
-};
-use flashfork_measure::Result;
+use crate::prelude::*;
+use crate::subjects::engine::{self, WRONG_DATA};
 
 /// What one clone took.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +82,6 @@ fn child(region: &Region, work: &Work, time: &AtomicU64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subjects::memory;
 
     #[test]
     fn a_clone_of_each_kind_finds_its_data_and_leaves_the_parents_alone() {

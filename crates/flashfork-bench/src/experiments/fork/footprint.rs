@@ -6,9 +6,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::{fs, io};
 
+use crate::prelude::*;
 use procfs::process::Process;
-
-use flashfork_measure::{BenchError, Result};
 
 /// Bytes of anonymous memory and of open memfds of the process `pid`: what a seal moves from one to the other.
 ///
@@ -37,7 +36,6 @@ fn memfds(pid: u32) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{subjects::Method, subjects::Region};
     use rustix::fs::{MemfdFlags, memfd_create};
     use std::io::Write;
 

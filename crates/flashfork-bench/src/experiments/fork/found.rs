@@ -1,10 +1,7 @@
 //! The records of `bench fork`: what tells them apart, and how they are found again.
 
-use serde_json::{Value, json};
-
 use super::{EXPERIMENT, probe::Measure, rounds::Member, touch::ParentState};
-use crate::subjects::Method;
-use flashfork_measure::{Document, Record, Row, numbers};
+use crate::prelude::*;
 
 /// What is measured together: its workers are asked in turn, so its cells may be compared.
 #[derive(Debug, Clone, PartialEq)]

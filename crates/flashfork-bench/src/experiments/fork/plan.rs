@@ -1,10 +1,9 @@
 //! What will be measured, decided before anything is allocated.
 
 use super::{ForkOptions, touch::ParentState};
-use crate::subjects::{Method, memory, parent::RESERVE};
+use crate::prelude::*;
+use crate::subjects::parent::RESERVE;
 use flashfork::Headroom;
-use flashfork_measure::{Result, pin};
-use flashfork_terminal::size::Size;
 
 /// Sizes measured unless others are asked for.
 const SIZES: [u64; 6] = [0, 64 << 20, 256 << 20, 1 << 30, 4 << 30, 8 << 30];

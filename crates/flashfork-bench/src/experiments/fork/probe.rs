@@ -1,6 +1,6 @@
 //! The kinds of clone that are made, and what is read from each.
 
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
 
 /// What a clone does before it exits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

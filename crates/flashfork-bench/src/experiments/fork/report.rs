@@ -4,12 +4,8 @@ use super::found::{concurrent as at_once, find, groups, sizes, states};
 use super::sealing::{self, CPU, EXTRA_REPORTED, EXTRA_SEEN, HUGE_FRACTION, TIME, Way};
 use super::targets::{self, faster, to_empty};
 use super::{probe::Measure, touch::ParentState};
-use crate::subjects::Method;
-use flashfork_measure::{Document, Record, median_time, page, shown, spread, target, titled};
-use flashfork_terminal::{
-    size::{Size, show},
-    table::{three_figures, time},
-};
+use crate::prelude::*;
+use flashfork_measure::target;
 
 pub fn render_all(document: &Document) -> String {
     let apart = sizes(document).into_iter().filter(|&size| groups(document, size) > 1).map(|size| {

@@ -4,9 +4,9 @@ use super::found::{Group, row};
 use super::probe::{Batch, Measure, Probe, Samples};
 use super::subject::{Ask, ForkSubject, Ready, Reply};
 use super::{AtSize, touch::ParentState};
-use crate::subjects::{Facts, Method, engine::Sealed, parent::Spec};
-use flashfork_measure::{Deadline, Effort, Result, Visit, Worker, run::NO_TIME, worker::unexpected};
-use flashfork_terminal::size::Size;
+use crate::prelude::*;
+use crate::subjects::{engine::Sealed, parent::Spec};
+use flashfork_measure::{run::NO_TIME, worker::unexpected};
 
 /// A batch ends after so many samples ...
 const BATCH: usize = 20;

@@ -6,18 +6,15 @@
 use std::time::{Duration, Instant};
 
 use rustix::time::ClockId;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::{EXPERIMENT, footprint::held, plan::Plan, tmpfs::Tmpfs};
+use crate::prelude::*;
 use crate::subjects::{
-    Method, Region,
     clock::nanoseconds,
     engine::{self, Pages, Sealed},
     memory::Warm,
 };
-use flashfork_measure::{BenchError, Document, Record, Result, Row, Run, Subject, Worker, order::shuffled_rounds, pin};
-use flashfork_terminal::size::Size;
+use flashfork_measure::order::shuffled_rounds;
 
 /// Sealing is measured up to this size; the time grows in proportion.
 const LARGEST: u64 = 1 << 30;

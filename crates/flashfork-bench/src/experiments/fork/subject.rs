@@ -3,19 +3,14 @@
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use super::cycle::{Work, cycle};
 use super::probe::{Batch, Samples};
 use super::touch::{ParentState, Touched};
+use crate::prelude::*;
 use crate::subjects::{
-    Facts, Method, Region,
-    clock::{monotonic, us},
     engine::{self, Sealed},
-    memory,
     parent::Spec,
 };
-use flashfork_measure::{BenchError, Result, Subject};
 
 #[derive(Debug)]
 pub struct ForkSubject {

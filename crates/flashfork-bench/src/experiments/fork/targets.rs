@@ -3,11 +3,8 @@
 use super::found::{empty_beside, find};
 use super::sealing::{self, CPU, EXTRA_REPORTED, EXTRA_SEEN, TIME, Way};
 use super::{probe::Measure, touch::ParentState};
-use crate::subjects::Method;
-use flashfork_measure::{
-    Document, Ratio, Record, Rounds, Target, Unit, median, ratio_of_medians, stats::median_interval,
-};
-use flashfork_terminal::size::Size;
+use crate::prelude::*;
+use flashfork_measure::stats::median_interval;
 
 const GB: u64 = 1 << 30;
 /// The share of pages in the promise about parents that write: 0.01 %.

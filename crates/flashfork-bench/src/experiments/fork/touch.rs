@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
-use crate::subjects::{Region, WORDS_PER_PAGE, mix, word};
+use crate::prelude::*;
+use crate::subjects::mix;
 
 /// What the parent has done with its memory since it was filled (and sealed, where it is).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +115,6 @@ fn threshold(pages: usize, wanted: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{subjects::Method, subjects::PAGE};
 
     #[test]
     fn the_threshold_selects_exactly_so_many_pages() {

@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::afl_stats::AflStats;
 use super::process::{Fuzzer, Setup};
+use crate::prelude::*;
 use crate::subjects::{
-    Method,
     heap::HeapPages,
     shim::{ShimReport, ShimStats},
 };
-use flashfork_measure::{BenchError, OrCant, Result, Run};
 
 /// How often the counter is looked at.
 const LOOK: Duration = Duration::from_millis(20);

@@ -2,9 +2,8 @@
 
 use std::{fs, io, path::Path};
 
+use crate::prelude::*;
 use rusqlite::ffi;
-
-use flashfork_measure::{OrCant, Result};
 
 /// A few statements over the database's tables, one kind of SQL each.
 const SEEDS: [(&str, &str); 9] = [

@@ -1,11 +1,8 @@
 //! The records of `bench fuzz`: what tells them apart, and how they are found again.
 
-use serde::Deserialize;
-use serde_json::json;
-
 use super::{EXPERIMENT, afl_stats::AflStats, campaign::Campaign};
-use crate::subjects::{Method, shim::ShimReport};
-use flashfork_measure::{Document, Ratio, Record, Result, Rounds, Row, Run, ratio_of_medians};
+use crate::prelude::*;
+use crate::subjects::shim::ShimReport;
 
 const RATE: &str = "rate over time";
 const MEAN: &str = "mean rate of each slice";

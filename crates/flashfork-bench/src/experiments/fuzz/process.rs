@@ -8,9 +8,9 @@ use std::{fs::File, os::unix::process::CommandExt};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::subjects::{Method, command::on_one_cpu, heap, shim::ShimStats};
+use crate::prelude::*;
+use crate::subjects::{command::on_one_cpu, heap, shim::ShimStats};
 use flashfork_core::environment;
-use flashfork_measure::{BenchError, OrCant, Result};
 
 /// How long one input may take, in milliseconds.
 const TIMEOUT: &str = "1000";

@@ -2,12 +2,9 @@
 
 use super::found::{Slice, equal, mean_rate, methods, rates, ratio as of, slices};
 use super::{EXPERIMENT, afl_stats::AflStats};
-use crate::subjects::Method;
-use flashfork_measure::{Document, Record, Summary, Target, median, page, shown, target};
-use flashfork_terminal::{
-    size::show,
-    table::{self, three_figures, time},
-};
+use crate::prelude::*;
+use flashfork_measure::target;
+use flashfork_terminal::table;
 
 /// The size the project's promise is about.
 const PROMISED: u64 = 1 << 30;

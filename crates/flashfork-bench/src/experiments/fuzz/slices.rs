@@ -5,8 +5,8 @@ use std::{path::Path, time::Duration};
 use super::campaign::{self, Until};
 use super::found::{self, Made};
 use super::{FuzzOptions, process::Setup};
-use crate::subjects::Method;
-use flashfork_measure::{Result, Run, order::shuffled_rounds};
+use crate::prelude::*;
+use flashfork_measure::order::shuffled_rounds;
 
 /// Added to the number of a slice for AFL's random seed: the same inputs for every method, others in every slice.
 const SEED: u64 = 9;

@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 
 use flate2::read::GzDecoder;
 
+use crate::prelude::*;
 use crate::subjects::command;
-use flashfork_measure::{BenchError, Result, Run, error::is_missing};
+use flashfork_measure::error::is_missing;
 
 /// The harness, and the source of the SQLite linked into this program.
 const HARNESS: &str = include_str!("../../../fuzz-target/harness.c");

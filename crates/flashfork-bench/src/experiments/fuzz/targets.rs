@@ -11,9 +11,10 @@ mod way;
 
 use std::{path::Path, time::Duration};
 
-use flashfork_measure::{OrCant, Result, Run, WorkDir, order::shuffled_rounds, pin};
+use flashfork_measure::order::shuffled_rounds;
 
 use super::FuzzOptions;
+use crate::prelude::*;
 use build::{Builder, Built};
 use found::{Build, Slice};
 

@@ -4,14 +4,8 @@ use std::ffi::{CStr, CString, c_long, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use crate::subjects::{
-    Method,
-    clock::us,
-    engine::{self, Pages},
-};
-use flashfork_measure::{BenchError, OrCant, Result, Subject, pin};
+use crate::prelude::*;
+use crate::subjects::engine::{self, Pages};
 
 /// Bytes of memory besides that are sealed, so that a seal has something to do either way.
 const BESIDES: usize = 4 << 20;

@@ -1,13 +1,8 @@
 //! The grid as a table.
 
-use serde_json::Value;
-
 use super::subject::Who;
-use flashfork_measure::{Document, Record, page};
-use flashfork_terminal::{
-    size::show,
-    table::{render, time},
-};
+use crate::prelude::*;
+use flashfork_terminal::table::render;
 
 /// What `auto` promises: at most so many times the best, in the long run; and at most so many times a plain process's
 /// memory.

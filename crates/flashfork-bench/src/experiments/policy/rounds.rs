@@ -1,12 +1,10 @@
 //! Every cell of the grid, each run in its own process, engines in random order.
 
-use serde_json::json;
-
 use super::PolicyOptions;
 use super::subject::{Ask, PolicySubject, Reply, Spec, Who};
-use crate::subjects::{memory, parent::RESERVE};
-use flashfork_measure::{Result, Row, Run, Worker, order::shuffled_rounds, pin};
-use flashfork_terminal::size::show;
+use crate::prelude::*;
+use crate::subjects::parent::RESERVE;
+use flashfork_measure::order::shuffled_rounds;
 
 /// Milliseconds: a mark that a run would reach later is left out.
 const BUDGET: u64 = 6_000;

@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use flashfork_core::fork::{Engine, configure};
 use procfs::{Current, Meminfo};
-use serde::{Deserialize, Serialize};
 
-use crate::subjects::{Facts, Method, Region, clock::monotonic, parent};
-use flashfork_measure::{BenchError, Result, Subject};
+use crate::prelude::*;
+use crate::subjects::parent;
 
 const WORDS: usize = 512;
 

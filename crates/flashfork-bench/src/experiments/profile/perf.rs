@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use flashfork_measure::{BenchError, OrCant, Result, error::is_missing};
+use crate::prelude::*;
+use flashfork_measure::error::is_missing;
 
 /// Samples a second.
 const FREQUENCY: &str = "4999";

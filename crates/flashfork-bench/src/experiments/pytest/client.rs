@@ -3,10 +3,8 @@
 use std::process::{Command, Stdio};
 use std::{collections::BTreeMap, path::Path};
 
-use serde_json::json;
-
 use super::{PytestOptions, suite::Suite};
-use flashfork_measure::{BenchError, OrCant, Result, Row, Run};
+use crate::prelude::*;
 
 const SCRIPT: &str = include_str!("client.py");
 

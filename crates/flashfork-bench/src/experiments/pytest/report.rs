@@ -1,15 +1,9 @@
 //! The tables of `bench pytest`.
 
-use serde_json::Value;
-
 use super::{EXPERIMENT, rounds::Measure, suite::Suite, way::Way};
-use flashfork_measure::{
-    Document, Record, Target, Unit, page, quantile_of, ratio_of_medians, shown, spread_of_rounds, target,
-};
-use flashfork_terminal::{
-    size,
-    table::{self, three_figures, time},
-};
+use crate::prelude::*;
+use flashfork_measure::target;
+use flashfork_terminal::{size, table};
 
 pub fn render_all(document: &Document) -> String {
     let parts: Vec<String> = Suite::ALL.into_iter().filter_map(|suite| render(document, suite)).collect();

@@ -2,11 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
-
 use super::{PytestOptions, client, run::Runner, suite::Suite, way::Way};
-use crate::subjects::memory;
-use flashfork_measure::{BenchError, Result, Row, Run, WorkDir};
+use crate::prelude::*;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]

@@ -4,11 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{os::unix::process::CommandExt, time::Instant};
 
-use serde::Deserialize;
-
 use super::{PytestOptions, way::Way};
-use crate::subjects::clock::micros;
-use flashfork_measure::{BenchError, OrCant, Result};
+use crate::prelude::*;
 
 /// The plugin that tells how tests ended, and when.
 const TIMES: &str = include_str!("times.py");

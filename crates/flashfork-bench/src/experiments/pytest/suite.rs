@@ -6,7 +6,7 @@ use std::{fmt::Write, fs};
 use clap::ValueEnum;
 
 use super::{PytestOptions, way::Way};
-use flashfork_measure::{BenchError, Result};
+use crate::prelude::*;
 
 /// What the suite with a large fixture is.
 const FIXTURE: &str = include_str!("fixture_suite.py");

@@ -1,9 +1,8 @@
 //! The little of Redis's protocol (RESP) that is needed.
 
+use crate::prelude::*;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::{os::unix::net::UnixStream, path::Path};
-
-use flashfork_measure::{BenchError, Result};
 
 #[derive(Debug)]
 pub struct Client {

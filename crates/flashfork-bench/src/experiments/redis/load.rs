@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::{collections::VecDeque, path::PathBuf, sync::Arc, thread::JoinHandle, time::Instant};
 
 use super::client::{Client, command};
-use flashfork_measure::{BenchError, OrCant, Result};
+use crate::prelude::*;
 
 /// One request in so many writes (memtier_benchmark's default).
 const WRITES: u64 = 11;

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
-use crate::subjects::{Method, shim::preload};
-use flashfork_measure::{BenchError, OrCant, Result, WorkDir};
+use crate::prelude::*;
+use crate::subjects::shim::preload;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes a key of `DEBUG POPULATE` with values of this length takes in memory, about.

@@ -4,12 +4,11 @@ use std::time::Instant;
 
 use flashfork_core::Pages as PageSize;
 use flashfork_core::region::{Region, Way};
-use serde::{Deserialize, Serialize};
 
 use super::pages::{Accesses, Pages};
 use super::{Measure, unable};
-use crate::subjects::{clock::micros, engine};
-use flashfork_measure::{Result, Subject, Visit, pin};
+use crate::prelude::*;
+use crate::subjects::engine;
 
 /// Cycles of a visit, and those before them that aren't counted: caches are full of the other workers' data.
 const CYCLES: usize = 60;

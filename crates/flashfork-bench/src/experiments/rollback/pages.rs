@@ -1,9 +1,7 @@
 //! Memory whose pages an input reads and writes.
 
-use serde::{Deserialize, Serialize};
-
-use crate::subjects::{Method, PAGE, clock::us, engine};
-use flashfork_measure::{BenchError, Result};
+use crate::prelude::*;
+use crate::subjects::engine;
 
 /// Pages read and pages written in a cycle.
 const READ: usize = 25;

@@ -12,8 +12,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use super::cycle::{CycleSpec, Kept};
 use super::pages::Pages;
 use super::{FILL, Measure};
-use crate::subjects::{PAGE, clock::monotonic, engine, memory};
-use flashfork_measure::{BenchError, OrCant, Result, Subject, Visit, pin};
+use crate::prelude::*;
+use crate::subjects::engine;
 
 /// Cycles of a visit, and those before them that aren't counted: a process that chooses has made up its mind by then.
 const CYCLES: usize = 100;

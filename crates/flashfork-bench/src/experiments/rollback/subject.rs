@@ -3,11 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use flashfork::{SnapshotOptions, discard_snapshot, restore, snapshot};
-use serde::{Deserialize, Serialize};
 
 use super::Measure;
-use crate::subjects::{Region, WORDS_PER_PAGE, clock::monotonic, engine, memory, parent::Spec, word};
-use flashfork_measure::{BenchError, Result, Subject, Visit};
+use crate::prelude::*;
+use crate::subjects::{engine, parent::Spec};
 
 /// Most turns of one request.
 const MOST: usize = 64;

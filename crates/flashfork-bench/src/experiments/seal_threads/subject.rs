@@ -6,16 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flashfork::{SealOptions, Threads};
-use serde::{Deserialize, Serialize};
 
+use crate::prelude::*;
 use crate::subjects::{
-    Method, Region, WORDS_PER_PAGE,
     engine::{Pages, own_code},
     memory::Warm,
-    word,
 };
-use flashfork_measure::{BenchError, Result, Subject, pin};
-use flashfork_terminal::size::show;
 
 /// Shorter gaps are interrupts.
 pub const LEAST_US: u64 = 50;

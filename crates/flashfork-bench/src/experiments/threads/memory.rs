@@ -1,7 +1,7 @@
 //! What clones that are alive take, each.
 
 use super::runs;
-use flashfork_measure::{BenchError, OrCant, Result};
+use crate::prelude::*;
 use std::{os::fd::AsFd, path::Path};
 
 /// Bytes of each of so many clones that are alive at a time: pages that are its alone, and page tables, when all run.

@@ -1,18 +1,13 @@
 //! The tables of `bench threads`.
 
-use serde_json::Value;
-
 use super::EXPERIMENT;
 use super::rounds::{Measure, Way};
+use crate::prelude::*;
 use flashfork_measure::{
-    Document, Ratio, Record, Target, Unit, median_time, page, quantile_of, ratio_of_medians, shown,
     stats::{Observation, fit},
     target,
 };
-use flashfork_terminal::{
-    size::show,
-    table::{self, time},
-};
+use flashfork_terminal::table;
 
 /// What is promised: microseconds, and times.
 const RUNNING_SMALL: f64 = 2000.0;

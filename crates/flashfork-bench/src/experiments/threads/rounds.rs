@@ -4,15 +4,11 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde_json::json;
-
 use super::program::{self, Answer, Family, Program, Started};
 use super::server::Running;
 use super::{ThreadsOptions, memory, runs};
-use crate::once::each_once;
+use crate::prelude::*;
 use crate::subjects::{command::last_line, guard::Guard, template};
-use flashfork_measure::{BenchError, OrCant, Result, Row, Run, Visit, WorkDir};
-use flashfork_terminal::size::Size;
 
 /// How a program is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::prelude::*;
 pub use crate::subjects::command::flashfork as command;
-use crate::subjects::{clock::micros, command::printed};
+use crate::subjects::command::printed;
 use flashfork::templates::{Directory, Template};
-use flashfork_measure::{BenchError, OrCant, Result};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(120);

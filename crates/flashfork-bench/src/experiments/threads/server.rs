@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{ChildStdout, Stdio};
 
 use super::{program::Server, runs};
+use crate::prelude::*;
 use crate::subjects::guard::Guard;
-use flashfork_measure::{BenchError, Result};
 
 /// One that runs. The guard ends it.
 #[derive(Debug)]

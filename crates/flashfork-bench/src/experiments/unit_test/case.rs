@@ -1,7 +1,7 @@
 //! The three unit tests, and what each must find.
 
+use crate::prelude::*;
 use rusqlite::{Connection, params};
-use serde::{Deserialize, Serialize};
 
 /// A unit test. Each touches a few rows through an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::AsRefStr)]

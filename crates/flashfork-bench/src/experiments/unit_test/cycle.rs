@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rustix::process::WaitStatus;
-use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Expected};
-use crate::subjects::{Method, clock::us, engine};
-use flashfork_measure::Result;
+use crate::prelude::*;
+use crate::subjects::engine;
 
 /// Exit statuses of a clone whose test didn't pass, and what they mean.
 const FOUND_SOMETHING_ELSE: (i32, &str) = (3, "it found other rows than its parent had counted");

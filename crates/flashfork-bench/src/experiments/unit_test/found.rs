@@ -1,10 +1,8 @@
 //! The records of `bench unit-test`: what tells them apart, and how they are found again.
 
-use serde_json::json;
-
 use super::{EXPERIMENT, case::Case, cycle::Phases, subject::Ready};
-use crate::subjects::{Method, database::Image, engine::Sealed};
-use flashfork_measure::{Document, Ratio, Record, Result, Rounds, Row, Run, ratio_of_medians};
+use crate::prelude::*;
+use crate::subjects::{database::Image, engine::Sealed};
 
 /// Part of a test's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]

@@ -1,9 +1,8 @@
 //! Whether a run fits and on which CPUs it is, decided before anything is allocated.
 
 use super::UnitTestOptions;
-use crate::subjects::{Method, memory};
+use crate::prelude::*;
 use flashfork::Headroom;
-use flashfork_measure::{BenchError, Result};
 
 /// Left to the rest of the machine.
 const RESERVE: u64 = 256 << 20;
@@ -38,7 +37,6 @@ pub fn harnesses(jobs: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashfork_terminal::size::Size;
 
     fn options(size: u64, jobs: u32) -> UnitTestOptions {
         UnitTestOptions { size: Size(size), jobs, rounds: 1, cache: None }

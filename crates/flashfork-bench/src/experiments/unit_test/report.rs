@@ -2,12 +2,9 @@
 
 use super::found::{HUGE_HEAP, INITIALISE, Phase, SEAL, SEALED, SEALED_HUGE, find, methods, once, pooled, ratio as of};
 use super::{EXPERIMENT, case::Case, plan::harnesses};
-use crate::subjects::Method;
-use flashfork_measure::{Document, Summary, Target, Unit, median_time, page, shown, spread, target};
-use flashfork_terminal::{
-    size::show,
-    table::{self, time},
-};
+use crate::prelude::*;
+use flashfork_measure::target;
+use flashfork_terminal::table;
 
 /// The size the project's promises are about.
 const PROMISED: u64 = 1 << 30;

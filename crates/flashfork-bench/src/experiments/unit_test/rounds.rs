@@ -1,13 +1,11 @@
 //! The harnesses, asked in turn.
 
-use serde_json::json;
-
 use super::found::{Made, Phase};
 use super::subject::{Ask, Ready, Reply, Spec, UnitTestSubject};
 use super::{UnitTestOptions, case::Case, cycle::Phases};
-use crate::subjects::{Method, database::Image};
-use flashfork_measure::{BenchError, Effort, Result, Run, Worker, worker::unexpected};
-use flashfork_terminal::size::Size;
+use crate::prelude::*;
+use crate::subjects::database::Image;
+use flashfork_measure::worker::unexpected;
 
 /// Clones per test, harness and round.
 const BATCH: usize = 10;

@@ -3,17 +3,15 @@
 use std::{path::PathBuf, time::Instant};
 
 use rusqlite::Connection;
-use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Expected};
 use super::cycle::{self, Phases, Stamps};
+use crate::prelude::*;
 use crate::subjects::{
-    Method, database,
+    database,
     engine::{self, Sealed},
     heap::{self, HeapPages},
-    memory,
 };
-use flashfork_measure::{BenchError, OrCant, Result, Subject, pin};
 
 /// Different keys per test, so that clones don't all touch the same rows.
 const KEYS: usize = 64;

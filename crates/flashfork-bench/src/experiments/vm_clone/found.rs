@@ -1,10 +1,8 @@
 //! The records of `bench vm-clone`: what tells them apart, and how they are found again.
 
-use serde_json::json;
-
 use super::{EXPERIMENT, GuestKind};
+use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_measure::{Document, Record, Result, Rounds, Row, Run, Visit, numbers};
 
 /// How a running machine comes about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,15 +9,12 @@ use flashfork_vmm::pool::Shell;
 
 use super::found::{Cell, FIRST_EXIT, FIRST_REPLY, Method, READY, Sample, visit};
 use super::{GuestKind, plan::Plan, tiny::steps};
-use crate::subjects::{
-    clock::us,
-    vm_host::{
-        Host, MemoryPages, PATIENCE, Template,
-        linux::{CALL, boot, connect, guest, until_alive, until_answers},
-        shape, vm,
-    },
+use crate::prelude::*;
+use crate::subjects::vm_host::{
+    Host, MemoryPages, PATIENCE, Template,
+    linux::{CALL, boot, connect, guest, until_alive, until_answers},
+    shape, vm,
 };
-use flashfork_measure::{BenchError, Deadline, Effort, Result, Run};
 
 /// Clones a round and size; a boot takes so much longer that one is enough.
 const BATCH: usize = 5;

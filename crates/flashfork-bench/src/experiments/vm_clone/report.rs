@@ -6,12 +6,9 @@ use super::found::{
     counted, find, rounds, sizes,
 };
 use super::targets;
+use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_measure::{Document, median, median_time, page, promises, ratio_of_medians};
-use flashfork_terminal::{
-    size::{Size, show},
-    table::{render as table, time},
-};
+use flashfork_terminal::table::render as table;
 
 pub fn render_all(document: &Document) -> String {
     let mut parts = Vec::new();

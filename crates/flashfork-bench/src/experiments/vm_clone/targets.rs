@@ -2,8 +2,8 @@
 
 use super::GuestKind;
 use super::found::{FIRST_EXIT, FIRST_REPLY, Method, rounds as of, sizes};
+use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_measure::{Document, Ratio, Target, Unit, quantile_of, ratio_of_medians};
 
 const MB: u64 = 1 << 20;
 const CLONE: Method = Method::Clone(MemoryPages::Small);

@@ -9,12 +9,8 @@ use flashfork_vmm::{boot::Source, cpu::Exit, events::Event, machine::Machine, po
 
 use super::found::{BOOT_STEPS, CYCLE, Cell, FIRST_EXIT, Method, PREPARE, STEPS, Sample, visit};
 use super::{GuestKind, plan::Plan};
-use crate::subjects::{
-    clock::us,
-    vm_host::{Claimed, Host, MemoryPages, PATIENCE, Template, ended, shape, vm},
-};
-use flashfork_measure::{BenchError, Deadline, Effort, Result, Run};
-use flashfork_terminal::size::Size;
+use crate::prelude::*;
+use crate::subjects::vm_host::{Claimed, Host, MemoryPages, PATIENCE, Template, ended, shape, vm};
 
 /// Clones or boots a round and cell.
 const BATCH: usize = 5;

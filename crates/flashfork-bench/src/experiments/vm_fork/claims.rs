@@ -8,8 +8,8 @@ use flashfork_proto::signal::Done;
 use super::VmForkOptions;
 use super::code::{levels, sum, written};
 use super::found::{Claims, DEPTHS, Step};
+use crate::prelude::*;
 use crate::subjects::vm_host::{Forked, Host, MemoryPages, Template, ended, shape, until, vm};
-use flashfork_measure::{BenchError, Effort, Result, Run, Visit};
 
 /// Claims of a cell in a round.
 const BATCH: usize = 5;

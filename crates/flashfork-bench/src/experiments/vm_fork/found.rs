@@ -1,10 +1,8 @@
 //! The records of `bench vm-fork`: what tells them apart, and how they are found again.
 
-use serde_json::json;
-
 use super::{EXPERIMENT, code::Spread};
+use crate::prelude::*;
 use crate::subjects::vm_host::{Claimed, Forked, MemoryPages};
-use flashfork_measure::{Document, Ratio, Record, Row, numbers, ratio_of_medians};
 
 /// As records name what forks took, and claims.
 pub const FORK: &str = "live-fork";

@@ -2,14 +2,12 @@
 
 use flashfork_proto::shell::FromShell;
 use flashfork_vmm::pool::Shell;
-use serde_json::json;
 
 use super::VmForkOptions;
 use super::code::{COUNT, keeps_writing, pages};
 use super::found::{FORK, Guest, Part};
+use crate::prelude::*;
 use crate::subjects::vm_host::{Forked, Host, MemoryPages, Template, shape, until, vm};
-use flashfork_measure::{Effort, OrCant, Result, Row, Run, Visit};
-use flashfork_terminal::size::Size;
 
 /// Forks of a clone in a row.
 const FORKS: usize = 3;

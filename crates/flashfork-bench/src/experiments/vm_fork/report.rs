@@ -1,13 +1,8 @@
 //! The tables of `bench vm-fork`.
 
-use serde_json::Value;
-
 use super::found::{DEPTHS, Guest, Part, Step, claims, part, pauses, sizes, step};
-use flashfork_measure::{Document, Record, Target, Unit, median_time, page, promises, shown};
-use flashfork_terminal::{
-    size::{Size, show},
-    table::{render as table, time, time_range},
-};
+use crate::prelude::*;
+use flashfork_terminal::table::render as table;
 
 pub fn render_all(document: &Document) -> String {
     let mut parts = Vec::new();

@@ -8,17 +8,12 @@ use flashfork_proto::signal::{Done, Signal};
 use flashfork_vmm::machine::{Frozen, Machine};
 use flashfork_vmm::{cpu::Exit, events::Event, memory::Watch};
 use kvm_ioctls::Kvm;
-use serde_json::json;
 use vm_memory::{Bytes, GuestAddress};
 
 use super::code::{places, writes};
 use super::{VmFuzzOptions, Way};
-use crate::once::ascending;
-use crate::subjects::{
-    clock::micros,
-    vm_host::{CID, Host, MemoryPages, PATIENCE, Template, renewal, shape, until, vm},
-};
-use flashfork_measure::{Effort, Result, Row, Run, Visit};
+use crate::prelude::*;
+use crate::subjects::vm_host::{CID, Host, MemoryPages, PATIENCE, Template, renewal, shape, until, vm};
 
 /// Executions of a cell in a round: rollbacks, and what takes a hundred times as long.
 const BATCHES: [usize; 2] = [40, 4];

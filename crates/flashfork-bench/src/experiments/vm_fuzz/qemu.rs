@@ -15,11 +15,8 @@ mod server;
 
 use std::os::unix::process::ExitStatusExt;
 
-use serde_json::json;
-
 use super::{RESERVE, VmFuzzOptions};
-use crate::subjects::{Method, memory};
-use flashfork_measure::{BenchError, Effort, Result, Row, Run, Visit, WorkDir, pin};
+use crate::prelude::*;
 pub use report::render;
 use server::{Server, Setup};
 

@@ -1,15 +1,7 @@
 //! The table of `bench vm-fuzz`.
 
-use serde_json::json;
-
 use super::{EXPERIMENT, Way};
-use flashfork_measure::{
-    Document, Ratio, Record, Target, Unit, numbers, page, promises, ratio_of_medians, shown, titled,
-};
-use flashfork_terminal::{
-    size::show,
-    table::{time, time_range},
-};
+use crate::prelude::*;
 
 /// What the promise is about.
 const PAGES: u64 = 200;

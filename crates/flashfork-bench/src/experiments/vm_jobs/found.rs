@@ -1,10 +1,8 @@
 //! The records of `bench vm-jobs`: what tells them apart, and how they are found again.
 
-use serde_json::json;
-
 use super::{EXPERIMENT, guests::Kind};
+use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_measure::{Document, Ratio, Record, Row, ratio_of_medians};
 
 /// Which jobs a batch is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, strum::AsRefStr)]

@@ -8,12 +8,12 @@ use flashfork_proto::{agent::Request, shape::Shape};
 use flashfork_vmm::pool::Shell;
 
 use super::found::{Cell, Method};
+use crate::prelude::*;
 use crate::subjects::vm_host::{
     Host, MemoryPages, PATIENCE, Template,
     linux::{self, Agent, exec, run},
     roll_back, shape, vm,
 };
-use flashfork_measure::Result;
 
 /// The agent in its guest.
 const AGENT: &str = "/run/flashfork/agent";

@@ -9,8 +9,8 @@ use procfs::process::Process;
 
 use super::found::{Cell, Measure, Method};
 use super::guests::{Guests, Kind, Ready};
+use crate::prelude::*;
 use crate::subjects::{cpu::cpu_time, vm_host::vm};
-use flashfork_measure::{BenchError, Result, Visit};
 
 /// Jobs of each CPU in a batch; even, so that mixed ones are as many of each kind. A boot takes long.
 const JOBS: u64 = 4;

@@ -1,9 +1,10 @@
 //! The tables of `bench vm-jobs`.
 
 use super::found::{Cell, Measure, Method, Work};
+use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_measure::{Document, Record, Target, median_time, page, promises, shown, stats::quantile, titled};
-use flashfork_terminal::table::{render as table, three_figures, time};
+use flashfork_measure::stats::quantile;
+use flashfork_terminal::table::render as table;
 
 const CLONE: Method = Method::Clone(MemoryPages::Thp);
 

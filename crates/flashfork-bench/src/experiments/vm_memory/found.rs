@@ -1,11 +1,9 @@
 //! The records of `bench vm-memory`: what tells them apart, and how they are found again.
 
-use serde_json::json;
-
 use super::EXPERIMENT;
 use super::code::{Access, FIRST, PAGE};
+use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_measure::{Document, Ratio, Record, Row, ratio_of_medians};
 
 /// One way over all memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]

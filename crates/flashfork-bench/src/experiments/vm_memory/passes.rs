@@ -5,9 +5,8 @@ use flashfork_vmm::pool::Shell;
 
 use super::code::{self, Access};
 use super::found::{Cell, Pass, touched};
+use crate::prelude::*;
 use crate::subjects::vm_host::{Host, MemoryPages, Template, ended, expect, shape, vm};
-use flashfork_measure::{Effort, Result, Run, Visit};
-use flashfork_terminal::size::Size;
 
 /// Boots and clones one guest of each kind a round.
 pub fn measure(host: &Host, size: u64, pages: &[MemoryPages], rounds: usize, run: &mut Run) -> Result {

@@ -2,9 +2,9 @@
 
 use super::found::{Cell, Pass, touched};
 use super::{EXPERIMENT, code::Access};
+use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_measure::{Document, median_time, page, shown};
-use flashfork_terminal::{size::show, table::render as table};
+use flashfork_terminal::table::render as table;
 
 pub fn render_all(document: &Document) -> String {
     let Some(size) = document.of(EXPERIMENT).find_map(|record| record.number("size")) else {

@@ -8,13 +8,12 @@ use std::{os::unix::net::UnixStream, os::unix::process::CommandExt};
 use flashfork_proto::{agent::Client, api};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
+use crate::prelude::*;
 use crate::subjects::{
     command::apart,
     vm_host::{PATIENCE, vm},
 };
-use flashfork_measure::{OrCant, Places, Result, WorkDir};
 
 /// A running daemon. Dropping it ends it, with all that it has; so does the end of this process.
 pub struct Daemon {

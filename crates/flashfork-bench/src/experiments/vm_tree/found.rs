@@ -1,9 +1,7 @@
 //! The records of `bench vm-tree`: what tells them apart, and how they are found again.
 
-use serde_json::json;
-
 use super::EXPERIMENT;
-use flashfork_measure::{Document, Record, Row, Visit};
+use crate::prelude::*;
 
 /// How the machines of applications come about, as records name it: clones of one template with kernel and database, of
 /// a template for each, from nothing.

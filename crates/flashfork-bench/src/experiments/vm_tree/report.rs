@@ -1,11 +1,7 @@
 //! The table of `bench vm-tree`.
 
 use super::found::{BOOTS, MAPPED, NODES, OWN, SHARED, START, WAYS, find};
-use flashfork_measure::{Document, page, ratio_of_medians, shown, titled};
-use flashfork_terminal::{
-    size::show,
-    table::{time, time_range},
-};
+use crate::prelude::*;
 
 const TITLE: &str =
     "Three applications over a database over a kernel (HyperFork, 5.2). From the request until a template could be cloned,

@@ -4,13 +4,12 @@ use std::{fs::File, time::Instant};
 
 use flashfork_proto::api::{Clone, Forked, Template};
 use flashfork_proto::shape::Shape;
-use serde_json::{Value, json};
 
 use super::daemon::Daemon;
 use super::found::{ALL, APPLICATION, DATABASE, Found, KERNEL, MAPPED, OWN, SHARED, START};
 use super::{APPS, MEMORY_MIB, Setup};
+use crate::prelude::*;
 use crate::subjects::{
-    clock::micros,
     held::mapped,
     vm_host::{
         MemoryPages,
@@ -18,7 +17,6 @@ use crate::subjects::{
         shape,
     },
 };
-use flashfork_measure::{BenchError, OrCant, Result};
 
 /// Ends when the database has loaded its keys.
 const START_DATABASE: &str = "sh /db/start";

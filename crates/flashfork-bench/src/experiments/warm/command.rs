@@ -5,11 +5,8 @@ use std::process::{Command, Stdio};
 use std::{io::Read, time::Instant};
 
 use super::program::Program;
-use crate::subjects::{
-    clock::micros,
-    command::{self, Printed, last_line, printed},
-};
-use flashfork_measure::{BenchError, OrCant, Result};
+use crate::prelude::*;
+use crate::subjects::command::{self, Printed, last_line, printed};
 
 /// What every script prints.
 pub const LINE: &[u8] = b"1\n";

@@ -1,11 +1,8 @@
 //! The table of `bench warm`.
 
-use serde_json::Value;
-
 use super::{EXPERIMENT, command::Way, program::Program, rounds::Measure};
-use flashfork_measure::{
-    Document, Record, Target, Unit, median_time, page, quantile_of, ratio_of_medians, shown, spread_of_rounds, target,
-};
+use crate::prelude::*;
+use flashfork_measure::target;
 use flashfork_terminal::table;
 
 /// What SPECIFICATION.md promises of a clone of CPython with numpy and pandas, in microseconds.

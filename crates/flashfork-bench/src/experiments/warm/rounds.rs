@@ -4,13 +4,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use serde_json::json;
 
 use super::command::{Runs, Way};
 use super::templates::{faults_of_clones, lacks, warm};
 use super::{WarmOptions, program::Program};
-use crate::subjects::{clock::micros, guard::Guard, template::Template};
-use flashfork_measure::{BenchError, OrCant, Result, Row, Run, Visit, WorkDir, pin};
+use crate::prelude::*;
+use crate::subjects::{guard::Guard, template::Template};
 
 /// Before each sample. A template begins with its next clone a millisecond after the last one.
 const PAUSE: Duration = Duration::from_millis(30);

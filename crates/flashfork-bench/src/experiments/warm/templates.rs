@@ -1,11 +1,11 @@
 //! The templates of the experiment.
 
 use super::{command::Runs, program::Program};
+use crate::prelude::*;
 use crate::subjects::{
     guard::Guard,
     template::{self, Template},
 };
-use flashfork_measure::{BenchError, OrCant, Result};
 
 /// Warms a program; or says why there is no template of it.
 pub fn warm(runs: &Runs, program: Program, guard: &mut Guard) -> Result<Result<Template, String>> {

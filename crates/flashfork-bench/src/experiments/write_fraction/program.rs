@@ -9,7 +9,7 @@ use flashfork_advise::{Program as Started, Ran};
 
 use super::Ready;
 use crate::advised::failed;
-use flashfork_measure::{BenchError, OrCant, Result, WorkDir};
+use crate::prelude::*;
 
 /// How long a ready run may take until it stops itself.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,14 +1,9 @@
 //! The table of `bench write-fraction`.
 
-use serde_json::Value;
-
 use super::EXPERIMENT;
+use crate::prelude::*;
 use flashfork_advise::look::GRANULES;
-use flashfork_measure::{Document, Record, median, page, shown};
-use flashfork_terminal::{
-    size::show,
-    table::{render, three_figures},
-};
+use flashfork_terminal::table::render;
 
 /// The paper's section 4: program, machine, share changed and of what.
 pub const PAPER: [(&str, f64, &str); 5] = [

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use flashfork_advise::look::{Change, GRANULES, look, second_look, visit};
-use serde_json::json;
 
 use super::program::{Program, name};
 use super::{Ready, WriteFractionOptions};
-use crate::{advised::failed, once::each_once};
-use flashfork_measure::{BenchError, Progress, Result, Row, Run};
+use crate::advised::failed;
+use crate::prelude::*;
 
 pub fn measure(options: &WriteFractionOptions, run: &mut Run) -> Result {
     if let Some(pid) = options.pid {

@@ -2,8 +2,8 @@
 
 use super::{distinct, line, memory_axis, number, of, time_axis, times};
 use crate::experiments::creation::{EXPERIMENT, Then, Way};
+use crate::prelude::*;
 use flashfork_measure::{
-    Document, Result,
     plot::{Plot, Series},
     report::Figure,
 };

@@ -2,8 +2,8 @@
 
 use super::{distinct, line, linear, number, of, percent, time_axis};
 use crate::experiments::access::{ACCESS_MIX, MIXES};
-use crate::subjects::Method;
-use flashfork_measure::{Document, Result, plot::Plot, report::Figure};
+use crate::prelude::*;
+use flashfork_measure::{plot::Plot, report::Figure};
 
 pub fn figure(document: &Document) -> Result<Option<Figure>> {
     let wanted = [("measure", "fork_and_access")];

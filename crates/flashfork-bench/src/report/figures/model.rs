@@ -2,9 +2,8 @@
 
 use super::{distinct, linear, memory_axis, time_axis, times};
 use crate::experiments::cow_model::{Model, PAPER_MERIT, copy_rate};
-use crate::subjects::Method;
+use crate::prelude::*;
 use flashfork_measure::{
-    Document, Result,
     plot::{Ink, Plot, Series, Style},
     report::Figure,
 };

@@ -1,12 +1,11 @@
 //! The samples behind the headlines: for each, how many were at most so long.
 
 use super::{linear, number, of, percent, time_axis};
+use crate::prelude::*;
 use flashfork_measure::{
-    Document, Record, Result,
     plot::{Ink, Plot, Series, Style},
     report::Figure,
 };
-use flashfork_terminal::size::show;
 
 pub fn figure(document: &Document) -> Result<Option<Figure>> {
     let size = |record: &Record| number(record, "size").unwrap_or(0.0);

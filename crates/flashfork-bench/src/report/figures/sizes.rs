@@ -1,9 +1,9 @@
 //! The fork call by the parent's memory, one line for each engine.
 
 use super::{distinct, line, memory_axis, number, of, time_axis, times};
-use crate::{experiments::fork::EXPERIMENT, subjects::Method};
+use crate::experiments::fork::EXPERIMENT;
+use crate::prelude::*;
 use flashfork_measure::{
-    Document, Result,
     plot::{Plot, Series},
     report::Figure,
 };

@@ -2,8 +2,8 @@
 
 use super::{linear, number, percent};
 use crate::experiments::write_fraction::EXPERIMENT;
+use crate::prelude::*;
 use flashfork_measure::{
-    Document, Result,
     plot::{Ink, Plot, Series, Style},
     report::Figure,
 };

@@ -8,7 +8,7 @@ use flashfork_proto::shell::{FromShell, Pause, ToShell};
 use flashfork_vmm::{memory::delta, pool::Shell};
 
 use super::{Template, expect, until, vm};
-use flashfork_measure::Result;
+use crate::prelude::*;
 
 /// A live fork as its client saw it.
 #[derive(Debug)]

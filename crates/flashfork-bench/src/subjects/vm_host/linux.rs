@@ -11,7 +11,7 @@ use flashfork_proto::shell::{Boot, BootDisk, BootGuest, FromShell, ToShell};
 use flashfork_vmm::{devices::virtio::blk::DEFAULT_LIMIT, machine::Blank, pool::Shell};
 
 use super::{CID, PATIENCE, until, vm};
-use flashfork_measure::{BenchError, OrCant, Result, Run};
+use crate::prelude::*;
 
 /// How long one call of a guest that boots may take. It waits for the guest's driver, which refuses it until the agent
 /// listens.

@@ -8,8 +8,7 @@ use procfs::process::Process;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::vm;
-use flashfork_measure::{BenchError, Result};
-use flashfork_terminal::size::show;
+use crate::prelude::*;
 
 const HUGE: u64 = 2 << 20;
 const CHUNK: usize = HUGE as usize;

@@ -10,7 +10,7 @@ use flashfork_vmm::devices::virtio::blk::{FrozenDisk, overlay_bytes};
 use flashfork_vmm::{machine::Frozen, memory::Layered, pool::Shell, state::MachineState};
 
 use super::{CID, MemoryPages, PATIENCE, huge_share, resident, until, vm};
-use flashfork_measure::{OrCant, Result};
+use crate::prelude::*;
 
 /// What clones are made of.
 #[derive(Debug)]

@@ -4,10 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::{fs, io, process::Command};
 
-use flashfork_measure::{BenchError, OrCant, Result, Run};
-
 use super::super::target::{COMPILER, compiler_version};
 use super::{found::Build, way::Way};
+use crate::prelude::*;
 use crate::subjects::command::compile;
 
 /// What makes a loop go back.

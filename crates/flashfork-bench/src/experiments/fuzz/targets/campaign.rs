@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use std::os::unix::process::CommandExt;
 
-use flashfork_measure::{BenchError, OrCant, Progress, Result};
-
 use super::super::process::{self, Fuzzer};
 use super::{super::afl_stats::AflStats, Fuzzing, build::Built, found::Times, way::Way};
+use crate::prelude::*;
 use crate::subjects::command::on_one_cpu;
 
 /// How long AFL may take beyond its time: to start, to run its seeds the first time, and to end.

@@ -1,9 +1,7 @@
 //! The records of `bench fuzz --targets`.
 
-use serde_json::json;
-
 use super::{super::EXPERIMENT, super::afl_stats::AflStats, target::Target, way::Way};
-use flashfork_measure::{Document, Record, Result, Row, Run};
+use crate::prelude::*;
 
 const RATE: &str = "executions of a target";
 const SINGLE: &str = "one input of a target";

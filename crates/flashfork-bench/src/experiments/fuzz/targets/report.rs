@@ -1,10 +1,10 @@
 //! The tables of `bench fuzz --targets`.
 
-use flashfork_measure::{Document, page};
-use flashfork_terminal::table::{self, three_figures, time};
+use flashfork_terminal::table;
 
 use super::found::{Build, is_of_targets};
 use super::way::Way;
+use crate::prelude::*;
 
 /// Inputs shorter than this, in microseconds, are promised a multiple of the fork server's rate.
 const SHORT: f64 = 60.0;

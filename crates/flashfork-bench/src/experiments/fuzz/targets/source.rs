@@ -6,10 +6,9 @@ use std::{fs, io};
 
 use flate2::read::GzDecoder;
 
-use flashfork_measure::{BenchError, Result, Run};
-
 use super::super::target::SQLITE;
 use super::target::{Target, schema};
+use crate::prelude::*;
 
 pub fn obtain(target: Target, cache: &Path, run: &mut Run) -> Result<PathBuf> {
     let dir = cache.join("fuzz-sources");

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use flashfork_measure::{OrCant, Result};
-
 use super::super::corpus;
+use crate::prelude::*;
 
 /// A library that is fuzzed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, strum::AsRefStr)]

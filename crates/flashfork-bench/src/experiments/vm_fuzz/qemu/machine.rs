@@ -8,8 +8,8 @@ use flashfork_image::guest::SERIES;
 use flashfork_image::{KernelFiles, Tree};
 
 use super::seeds;
+use crate::prelude::*;
 use crate::subjects::{command::cc, vm_host::vm};
-use flashfork_measure::{BenchError, Result, Run};
 
 /// What is compiled: its name, source and options.
 const PROGRAMS: [(&str, &str, [&str; 3]); 2] = [

@@ -1,14 +1,7 @@
 //! The table of `bench vm-fuzz --qemu`.
 
-use serde_json::{Value, json};
-
 use super::{super::EXPERIMENT, EXECUTION, FORK};
-use crate::subjects::Method;
-use flashfork_measure::{Document, Record, Target, median_time, page, promises, ratio_of_medians, shown, titled};
-use flashfork_terminal::{
-    size::show,
-    table::{time, time_range},
-};
+use crate::prelude::*;
 
 /// What the promise is about.
 const SIZE: u64 = 1 << 30;

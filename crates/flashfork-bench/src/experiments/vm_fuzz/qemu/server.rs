@@ -9,15 +9,13 @@ use std::{fs::File, os::fd::AsRawFd, os::unix::fs::FileExt, os::unix::net::UnixS
 use flashfork_core::environment::{STATS, TRUST};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::prelude::*;
 use crate::subjects::{
-    Method,
-    clock::micros,
     command::{last_line, on_one_cpu},
     heap, held,
     shim::{ShimReport, ShimStats, preload},
     vm_host::PATIENCE,
 };
-use flashfork_measure::{BenchError, OrCant, Result};
 
 /// AFL's descriptors for requests and answers, here the same socket; where the library tells how long forks take.
 const REQUESTS: i32 = 198;
