@@ -1,7 +1,7 @@
 //! Values that the user gave in a list. One given twice is measured once: two cells with nothing to tell them apart say
 //! nothing.
 
-use std::ops::RangeBounds;
+use std::{cmp::Ordering, ops::RangeBounds};
 
 use crate::prelude::*;
 use clap::builder::RangedI64ValueParser;
@@ -35,9 +35,9 @@ pub fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
 }
 
 /// Each value once, ascending.
-pub fn ascending<T: Copy + Ord>(values: &[T]) -> Vec<T> {
-    let mut values = values.to_vec();
-    values.sort_unstable();
+pub fn ascending<T: PartialOrd>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut values: Vec<T> = values.into_iter().collect();
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
     values.dedup();
     values
 }

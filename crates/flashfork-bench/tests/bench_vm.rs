@@ -4,7 +4,7 @@ mod here;
 
 use assert_cmd::Command;
 use flashfork_measure::Silent;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// Whether guests run, and the monitor is built; else a line says why not.
@@ -84,7 +84,7 @@ fn a_linux_in_qemu_is_forked_by_afl_s_protocol_plain_and_sealed() {
     // It fails if a kernel's panic is not seen, or if a seed's system calls end in one.
     let outcome = here::run(&command, &mut Silent).unwrap();
     for method in ["fork-4k", "fork-thp", "seal"] {
-        let find = |measure: &str| outcome.document.find("vm-fuzz", method, &[("measure", measure.into())]).unwrap();
+        let find = |measure: &str| outcome.document.find("vm-fuzz", method, json!({ "measure": measure })).unwrap();
         let (execution, fork) = (find("execution"), find("fork"));
         assert!(execution.n == 16 && fork.p50 > 0.0 && fork.p50 < execution.p50, "{method}");
         let forks = execution.observed["shim"]["forks"].as_u64();

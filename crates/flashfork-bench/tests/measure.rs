@@ -9,6 +9,7 @@ use here::{run, run_words};
 use libtest_mimic::Failed;
 use memmap2::{MmapMut, MmapOptions};
 use procfs::{Current, Meminfo};
+use serde_json::json;
 
 /// Asks to stop after so many steps.
 struct StopAfter(u64);
@@ -278,7 +279,7 @@ fn clones_live_at_once_and_their_memory_is_counted() -> Result<(), Failed> {
     check_file(&outcome)?;
     for method in ["fork-4k", "seal"] {
         for measure in ["alive", "forks", "memory_each"] {
-            let found = outcome.document.find("clones", method, &[("measure", measure.into())]);
+            let found = outcome.document.find("clones", method, json!({ "measure": measure }));
             let found = found.ok_or(format!("no {measure} of {method}"))?;
             assert_eq!(found.n, 2, "{method} {measure}");
         }
@@ -292,8 +293,8 @@ fn regions_and_a_process_go_back() -> Result<(), Failed> {
     check_file(&outcome)?;
     for method in ["region-4k", "process"] {
         for pages in [1, 10, 100, 1000] {
-            let wanted = [("measure", "rollback".into()), ("pages_written", pages.into())];
-            let found = outcome.document.find("rollback", method, &wanted);
+            let wanted = json!({ "measure": "rollback", "pages_written": pages });
+            let found = outcome.document.find("rollback", method, wanted);
             assert!(found.is_some_and(|found| found.min > 0.0), "{method} {pages}");
         }
     }

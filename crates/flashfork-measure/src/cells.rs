@@ -2,14 +2,29 @@
 
 use std::fmt::Display;
 
-use flashfork_terminal::table::{self, time, time_range};
+use flashfork_terminal::table::{render, time, time_range};
 
 use crate::record::Record;
 use crate::stats::{Summary, quantile_of};
 
-/// A table below its title; nothing without rows. See [`table::render`].
-pub fn titled(title: &str, headers: &[&str], rows: &[Vec<String>], text_columns: usize) -> String {
-    if rows.is_empty() { String::new() } else { format!("{title}\n{}", table::render(headers, rows, text_columns)) }
+/// A table; nothing without rows. `headers` are those of columns of text, a double bar, and those of figures, with bars
+/// between them: "size | method || time | memory".
+pub fn table(headers: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let rows: Vec<Vec<String>> = rows.into_iter().collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let [text, figures]: [Vec<&str>; 2] = match headers.split_once(" || ") {
+        Some((text, figures)) => [text, figures].map(|headers| headers.split(" | ").collect()),
+        None => [headers.split(" | ").collect(), Vec::new()],
+    };
+    render(&[&text[..], &figures].concat(), &rows, text.len())
+}
+
+/// A table below its title; nothing without rows. See [`table`].
+pub fn titled(title: &str, headers: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let table = table(headers, rows);
+    if table.is_empty() { table } else { format!("{title}\n{table}") }
 }
 
 /// What there is, or nothing.

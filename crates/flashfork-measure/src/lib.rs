@@ -37,12 +37,12 @@ pub mod warnings;
 pub mod workdir;
 pub mod worker;
 
-pub use cells::{median_time, met, shown, spread, spread_of_rounds, titled};
+pub use cells::{median_time, met, shown, spread, spread_of_rounds, table, titled};
 pub use deadline::Deadline;
 pub use error::{BenchError, OrCant, Result};
 pub use experiment::{Experiment, Places, page};
 pub use progress::{Progress, Silent};
-pub use record::{Document, Record, numbers};
+pub use record::{Document, Record, numbers, ratio_of};
 pub use run::{Row, Run};
 pub use sampling::{Effort, Visit};
 pub use stats::{Ratio, Rounds, Summary, median, quantile_of, ratio_of_medians};

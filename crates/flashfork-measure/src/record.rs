@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::host::HostCard;
 use crate::sampling::{Ended, Series};
-use crate::stats::{Rounds, Summary};
+use crate::stats::{Ratio, Rounds, Summary, ratio_of_medians};
 use crate::{BenchError, Result};
 
 /// The schema this version writes and reads.
@@ -209,6 +209,11 @@ fn summary(samples: &[f64]) -> serde_json::Map<String, Value> {
     named.map(|(name, value)| (name.to_owned(), value.into())).chain([count]).collect()
 }
 
+/// How many times the median of `under` that of `over` is.
+pub fn ratio_of(over: Option<&Record>, under: Option<&Record>) -> Option<Ratio> {
+    ratio_of_medians(&over?.rounds(), &under?.rounds())
+}
+
 /// The whole numbers chosen under this name, ascending, each once.
 pub fn numbers<'a>(records: impl IntoIterator<Item = &'a Record>, name: &str) -> Vec<u64> {
     let mut numbers: Vec<u64> = records.into_iter().filter_map(|record| record.number(name)).collect();
@@ -242,12 +247,13 @@ impl Document {
         Ok(Self::new(HostCard::read()?, records))
     }
 
-    /// The record of `method` in `experiment` for which this was chosen.
-    pub fn find(&self, experiment: &str, method: &str, wanted: &[(&str, Value)]) -> Option<&Record> {
+    /// The record of `method` in `experiment` for which all that is in `wanted`, a JSON object, was chosen.
+    pub fn find(&self, experiment: &str, method: impl AsRef<str>, wanted: Value) -> Option<&Record> {
+        let wanted = wanted.as_object()?;
         self.records.iter().find(|record| {
             record.experiment == experiment
-                && record.method == method
-                && wanted.iter().all(|(name, value)| record.chosen.get(*name) == Some(value))
+                && record.method == method.as_ref()
+                && wanted.iter().all(|(name, value)| record.chosen.get(name) == Some(value))
         })
     }
 

@@ -1,5 +1,6 @@
 //! Figures the project promises, checked against what was measured: shown, never asserted.
 
+use crate::cells;
 use crate::stats::{Interval, Ratio};
 use flashfork_terminal::size::show;
 use flashfork_terminal::table::{self, three_figures};
@@ -45,10 +46,9 @@ pub fn promises(targets: &[Target]) -> String {
     if any { format!("Promises\n{}", render(targets)) } else { String::new() }
 }
 
-/// The targets as a table, and where to read on if some are missed.
+/// The targets as a table, if there are any, and where to read on if some are missed.
 pub fn render(targets: &[Target]) -> String {
-    let rows: Vec<Vec<String>> = targets.iter().map(Target::row).collect();
-    let table = table::render(&["what", "target", "measured (95 %)", "met?"], &rows, 1);
+    let table = cells::table("what || target | measured (95 %) | met?", targets.iter().map(Target::row));
     let missed = targets.iter().any(|target| target.verdict() == MISSED);
     if missed { format!("{table}\ndocs/FIGURES.md says what is known to miss its target, and why.") } else { table }
 }

@@ -15,7 +15,6 @@ use crate::subjects::{
     parent::{self, RESERVE, Spec},
 };
 use flashfork_measure::worker::unexpected;
-use flashfork_terminal::table::render;
 use subject::{Ask, Reply};
 
 pub const EXPERIMENT: &str = "clones";
@@ -129,7 +128,7 @@ impl Samples {
 fn report(document: &Document) -> String {
     let mut rows = Vec::new();
     for method in Method::ALL {
-        let of = |measure: &str| document.find(EXPERIMENT, method.as_ref(), &[("measure", measure.into())]);
+        let of = |measure: &str| document.find(EXPERIMENT, method, json!({ "measure": measure }));
         let (Some(alive), Some(forks), Some(memory)) = (of("alive"), of("forks"), of("memory_each")) else { continue };
         let count = alive.number("count").unwrap_or(0);
         let size = alive.number("size");
@@ -145,14 +144,14 @@ fn report(document: &Document) -> String {
     }
     let first = document.records.first();
     let number = |name: &str| first.and_then(|record| record.number(name)).unwrap_or(0);
-    let headers = ["method", "clones", "until all live", "slowest round", "a fork", "memory of each", "target"];
+    let headers = "method || clones | until all live | slowest round | a fork | memory of each | target";
     let head = format!(
         "Clones of {} that live at once, each having written {} pages; memory by {}",
         show(number("size")),
         number("pages_written"),
         first.and_then(|record| record.text("counted_by")).unwrap_or("nothing"),
     );
-    page(document, [format!("{head}\n{}", render(&headers, &rows, 1))])
+    page(document, [titled(&head, headers, rows)])
 }
 
 /// The promise is about 1,000 clones of 1 GB.

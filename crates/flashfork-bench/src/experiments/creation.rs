@@ -23,8 +23,8 @@ use crate::prelude::*;
 pub const EXPERIMENT: &str = "creation";
 
 /// Sizes of the parent's memory unless others are asked for: those of the book's table, then those of today.
-const SIZES: [&str; 6] = ["1.7M", "2.7M", "11.7M", "64M", "256M", "1G"];
-const QUICK: [&str; 3] = ["1.7M", "64M", "256M"];
+const SIZES: &str = "1.7M,2.7M,11.7M,64M,256M,1G";
+const QUICK: &str = "1.7M,64M,256M";
 
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -63,14 +63,11 @@ pub enum Touch {
 
 impl CreationOptions {
     pub fn bytes(&self) -> Vec<u64> {
-        let default = || if self.quick { &QUICK[..] } else { &SIZES[..] };
-        let mut sizes: Vec<u64> = match &self.sizes {
-            Some(sizes) => sizes.iter().map(|size| size.0).collect(),
-            None => default().iter().filter_map(|text| text.parse::<Size>().ok()).map(|size| size.0).collect(),
-        };
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        let default = if self.quick { QUICK } else { SIZES };
+        match &self.sizes {
+            Some(sizes) => ascending(sizes.iter().map(|size| size.0)),
+            None => default.split(',').filter_map(|text| text.parse().ok()).map(|Size(bytes)| bytes).collect(),
+        }
     }
 
     /// How much is measured per size.

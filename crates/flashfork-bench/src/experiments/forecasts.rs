@@ -116,7 +116,7 @@ type Pair = (f64, f64);
 fn report(document: &Document) -> String {
     let (mut rows, mut pairs) = (Vec::new(), Vec::new());
     for shape in Shape::ALL {
-        let of = |method: &str| document.find(EXPERIMENT, method, &[("shape", shape.as_ref().into())]);
+        let of = |method: &str| document.find(EXPERIMENT, method, json!({ "shape": shape.as_ref() }));
         let (Some(forecast), Some(forks)) = (of(FORECAST), of(MEASURED)) else { continue };
         let pair = (forecast.p50, forks.p50);
         rows.push(vec![
@@ -127,8 +127,7 @@ fn report(document: &Document) -> String {
         ]);
         pairs.push(pair);
     }
-    let headers = ["process", "forecast", "measured", "error"];
-    let table = titled("The fork call of a process as it is", &headers, &rows, 1);
+    let table = titled("The fork call of a process as it is", "process || forecast | measured | error", rows);
     page(document, [table].into_iter().chain((!pairs.is_empty()).then(|| verdict(&pairs))))
 }
 

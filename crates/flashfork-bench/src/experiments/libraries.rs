@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use crate::prelude::*;
 use crate::subjects::command::cc;
 use flashfork_measure::cells;
-use flashfork_terminal::table::render;
 use subject::{Ask, Phases, Spec, Task, Way};
 
 pub const EXPERIMENT: &str = "libraries";
@@ -118,8 +117,7 @@ fn compile(place: &Path, count: u32, run: &mut Run) -> Result<Vec<PathBuf>> {
 
 fn report(document: &Document) -> String {
     let of = |way: Way, task: Task, measure: &str| {
-        let wanted = [("measure", json!(measure)), ("task", json!(task.as_ref()))];
-        document.find(EXPERIMENT, way.as_ref(), &wanted)
+        document.find(EXPERIMENT, way, json!({ "measure": measure, "task": task.as_ref() }))
     };
     let mut rows = Vec::new();
     for task in Task::ALL {
@@ -142,7 +140,6 @@ fn report(document: &Document) -> String {
         }
     }
     let count = document.of(EXPERIMENT).find_map(|record| record.number("libraries")).unwrap_or(0);
-    let headers = ["clone", "libraries' data", "mappings", "fork", "share", "cycle", "share"];
     let head = format!(
         "A program with {count} large libraries, and hardly any memory besides; medians of interleaved rounds. A share is \
          that of what is sealed with the libraries' data left out."
@@ -152,5 +149,10 @@ fn report(document: &Document) -> String {
         let met = cells::met(after.p50 / before.p50 <= PROMISED.1);
         format!("A fork with {count} libraries takes ≤ {} × what it took with their data left out: {met}", PROMISED.1)
     });
-    page(document, [format!("{head}\n{}", render(&headers, &rows, 2))].into_iter().chain(verdict))
+    page(
+        document,
+        [titled(&head, "clone | libraries' data || mappings | fork | share | cycle | share", rows)]
+            .into_iter()
+            .chain(verdict),
+    )
 }

@@ -72,11 +72,7 @@ impl PolicyOptions {
     /// Ascending.
     pub fn forks(&self) -> Vec<usize> {
         let default = if self.quick { &FORKS[..3] } else { &FORKS[..] };
-        let mut forks =
-            self.forks.as_ref().map_or_else(|| default.to_vec(), |n| n.iter().map(|&n| n as usize).collect());
-        forks.sort_unstable();
-        forks.dedup();
-        forks
+        self.forks.as_ref().map_or_else(|| default.to_vec(), |forks| ascending(forks.iter().map(|&n| n as usize)))
     }
 
     pub fn rounds(&self) -> usize {

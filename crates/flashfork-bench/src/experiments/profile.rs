@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use crate::experiments::fork::{Ask, Batch, ForkSubject, Probe};
 use crate::prelude::*;
 use crate::subjects::parent::Spec;
-use flashfork_terminal::table::render;
 use perf::Recording;
 
 pub const EXPERIMENT: &str = "profile";
@@ -71,18 +70,13 @@ fn measure(options: &ProfileOptions, run: &mut Run) -> Result {
 
 fn text(document: &Document) -> String {
     let size = document.records.first().and_then(|record| record.number("size")).unwrap_or(0);
-    let rows: Vec<Vec<String>> = document
-        .records
-        .iter()
-        .map(|record| {
-            let function = record.text("function").unwrap_or_default();
-            vec![function.to_owned(), format!("{} %", three_figures(record.p50 * 100.0))]
-        })
-        .collect();
-    let table = format!(
-        "Where the time of a parent goes that forks {} on 4 KB pages again and again ([k]: the kernel)\n{}",
-        Size(size),
-        render(&["function", "of the time"], &rows, 1)
+    let rows = document.records.iter().map(|record| {
+        let function = record.text("function").unwrap_or_default();
+        vec![function.to_owned(), format!("{} %", three_figures(record.p50 * 100.0))]
+    });
+    let title = format!(
+        "Where the time of a parent goes that forks {} on 4 KB pages again and again ([k]: the kernel)",
+        Size(size)
     );
-    page(document, [table])
+    page(document, [titled(&title, "function || of the time", rows)])
 }

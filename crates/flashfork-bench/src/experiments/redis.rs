@@ -168,42 +168,35 @@ fn keep(run: &mut Run, method: Method, options: &RedisOptions, samples: Samples)
 
 fn report(document: &Document) -> String {
     let methods = || Method::ALL.into_iter();
-    let of = |method: Method, wanted: &[(&str, serde_json::Value)]| document.find(EXPERIMENT, method.as_ref(), wanted);
-    let here: Vec<Method> = methods().filter(|method| of(*method, &[("measure", "fork".into())]).is_some()).collect();
+    let of = |method: &Method, wanted: Value| document.find(EXPERIMENT, method, wanted);
+    let of_forks = |method: &Method| of(method, json!({ "measure": "fork" }));
+    let here: Vec<Method> = methods().filter(|method| of_forks(method).is_some()).collect();
     let mut latency = Vec::new();
     for (percentile, fork, on_demand) in PAPER {
-        let wanted = [("measure", "latency".into()), ("percentile", percentile.into())];
-        let cell = |method: &Method| median_time(of(*method, &wanted));
+        let wanted = json!({ "measure": "latency", "percentile": percentile });
+        let cell = |method: &Method| median_time(of(method, wanted.clone()));
         let paper = [time(fork * 1e3), time(on_demand * 1e3)];
         latency.push([format!("{percentile} %")].into_iter().chain(here.iter().map(cell)).chain(paper).collect());
     }
     let rate =
-        |method: &Method| shown(of(*method, &[("measure", "rate".into())]).map(|found| format!("{:.0}/s", found.p50)));
+        |method: &Method| shown(of(method, json!({ "measure": "rate" })).map(|found| format!("{:.0}/s", found.p50)));
     latency.push(["answers".to_owned()].into_iter().chain(here.iter().map(rate)).collect());
     let names: Vec<&str> = here.iter().map(|method| method.as_ref()).collect();
-    let headers: Vec<&str> =
-        ["latency"].into_iter().chain(names.iter().copied()).chain(["paper: fork", "paper: on demand"]).collect();
-    let mut forks: Vec<Vec<String>> = Vec::new();
-    for method in &here {
-        if let Some(found) = of(*method, &[("measure", "fork".into())]) {
-            forks.push(vec![
-                method.as_ref().to_owned(),
-                time(found.p50),
-                time(found.min),
-                time(found.max),
-                found.n.to_string(),
-            ]);
-        }
-    }
-    forks.push(vec!["paper: fork (mean)".into(), time(7400.0), String::new(), String::new(), "5".into()]);
-    forks.push(vec!["paper: on demand (mean)".into(), time(120.0), String::new(), String::new(), "5".into()]);
+    let headers = format!("latency || {} | paper: fork | paper: on demand", names.join(" | "));
+    let forks = here.iter().filter_map(|method| {
+        let found = of_forks(method)?;
+        let [median, least, most] = [found.p50, found.min, found.max].map(time);
+        Some(vec![method.as_ref().to_owned(), median, least, most, found.n.to_string()])
+    });
+    let paper = [("paper: fork (mean)", 7400.0), ("paper: on demand (mean)", 120.0)]
+        .map(|(who, mean)| vec![who.to_owned(), time(mean), String::new(), String::new(), "5".to_owned()]);
     let size = document.records.iter().find_map(|record| record.number("size")).unwrap_or(0);
     let title =
         format!("Redis with {}: latency of requests while it takes snapshots (median of the rounds)", show(size));
-    let of_forks = "Its forks, as Redis tells; with a seal, sealing anew what was written is part of them";
+    let title_of_forks = "Its forks, as Redis tells; with a seal, sealing anew what was written is part of them";
     let parts = [
-        titled(&title, &headers, &latency, 1),
-        titled(of_forks, &["method", "median", "least", "most", "forks"], &forks, 1),
+        titled(&title, &headers, latency),
+        titled(title_of_forks, "method || median | least | most | forks", forks.chain(paper)),
     ];
     page(document, parts)
 }

@@ -27,7 +27,6 @@ use flashfork_core::region::{self, Region, Way};
 use crate::prelude::*;
 use crate::subjects::parent::{RESERVE, Spec};
 use cycle::{CycleSpec, Kept};
-use flashfork_terminal::table::render;
 use pages::Accesses;
 use subject::Ask;
 
@@ -245,7 +244,7 @@ fn report(document: &Document) -> String {
     for name in [WAYS[0].0, WAYS[1].0, PROCESS] {
         for written in WRITTEN {
             let of = |measure: &str| {
-                document.find(EXPERIMENT, name, &[("measure", measure.into()), ("pages_written", written.into())])
+                document.find(EXPERIMENT, name, json!({ "measure": measure, "pages_written": written }))
             };
             let (Some(back), Some(write)) = (of("rollback"), of("write")) else { continue };
             let Some(summary) = Summary::of(&back.samples) else { continue };
@@ -261,30 +260,25 @@ fn report(document: &Document) -> String {
     }
     let of = |record: &&Record| record.method == PROCESS || WAYS.iter().any(|(name, _)| record.method == *name);
     let size = document.records.iter().filter(of).find_map(|record| record.number("size")).unwrap_or(0);
-    let headers = ["method", "pages written", "rollback", "p10–p90", "writing them", "target"];
-    let restores = format!(
-        "A region of {0} that drops, and a process with as much memory\n{1}",
-        show(size),
-        render(&headers, &rows, 1)
-    );
+    let title = format!("A region of {} that drops, and a process with as much memory", show(size));
+    let restores = titled(&title, "method || pages written | rollback | p10–p90 | writing them | target", rows);
     let parts = [
-        Some(restores),
+        restores,
         cycles(document, "", "Cycles of 25 reads and 25 writes"),
         cycles(document, WHOLE, "A whole process: cycles that also take 40 blocks of the heap"),
     ];
-    page(document, parts.into_iter().flatten())
+    page(document, parts)
 }
 
-/// None where nothing of that was measured.
-fn cycles(document: &Document, begin: &str, title: &str) -> Option<String> {
+fn cycles(document: &Document, begin: &str, title: &str) -> String {
     let sizes = numbers(&document.records, "size");
     let mut rows = Vec::new();
     for (accesses, size) in
         [Accesses::Hot, Accesses::Scattered].into_iter().flat_map(|a| sizes.iter().map(move |s| (a, *s)))
     {
         let of = |kept: Kept| {
-            let wanted = [("measure", json!("cycle")), ("size", json!(size)), ("accesses", json!(accesses.as_ref()))];
-            Summary::of(&document.find(EXPERIMENT, &format!("{begin}{}", kept.as_ref()), &wanted)?.samples)
+            let wanted = json!({ "measure": "cycle", "size": size, "accesses": accesses.as_ref() });
+            Summary::of(&document.find(EXPERIMENT, format!("{begin}{}", kept.as_ref()), wanted)?.samples)
         };
         for kept in Kept::ALL {
             let Some(summary) = of(kept) else { continue };
@@ -307,8 +301,7 @@ fn cycles(document: &Document, begin: &str, title: &str) -> Option<String> {
             ]);
         }
     }
-    let headers = ["size", "accesses", "method", "cycle", "p10–p90", "times as fast as a clone", "target"];
-    (!rows.is_empty()).then(|| format!("{title}\n{}", render(&headers, &rows, 3)))
+    titled(title, "size | accesses | method || cycle | p10–p90 | times as fast as a clone | target", rows)
 }
 
 /// Whether a region that chooses keeps what SPECIFICATION.md promises.

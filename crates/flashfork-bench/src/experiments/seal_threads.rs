@@ -15,7 +15,6 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use crate::prelude::*;
 use crate::subjects::{engine::Pages, parent::RESERVE};
 use flashfork_measure::order::shuffled_rounds;
-use flashfork_terminal::table::render;
 use subject::{Ask, Reply, Spec};
 
 pub const EXPERIMENT: &str = "seal-threads";
@@ -164,11 +163,9 @@ fn report(document: &Document) -> String {
     let is_gap = |record: &&Record| record.method == Method::Seal.as_ref() && record.text("measure") == Some("gap");
     for gaps in document.records.iter().filter(is_gap) {
         let same = |method: &str, measure: &str| {
-            let mut wanted: Vec<(&str, Value)> = ["size", "threads", "pages"]
-                .map(|name| (name, gaps.chosen.get(name).cloned().unwrap_or_default()))
-                .into();
-            wanted.push(("measure", measure.into()));
-            document.find(EXPERIMENT, method, &wanted)
+            let mut wanted = json!(gaps.chosen);
+            wanted["measure"] = measure.into();
+            document.find(EXPERIMENT, method, wanted)
         };
         let of = |measure: &str, figure: fn(&Record) -> f64| same(Method::Seal.as_ref(), measure).map_or(0.0, figure);
         let number = |name: &str| gaps.number(name).unwrap_or(0);
@@ -185,16 +182,14 @@ fn report(document: &Document) -> String {
         row.extend(spread(&same(BASELINE, "gap").map_or(Vec::new(), |r| r.samples.clone())));
         rows.push(row);
     }
-    let headers = [
-        "size", "pages", "threads", "seal", "pauses", "mean", "longest", "seen", "p99", "longest", "SIGSTOP", "p99",
-        "longest",
-    ];
     let head = format!(
         "How often and how long threads were stopped by the engine's account; gaps of {} µs or more that a thread which never rests saw \
          during the seal, and at SIGSTOP and SIGCONT",
         subject::LEAST_US
     );
-    page(document, [format!("{head}\n{}", render(&headers, &rows, 1))])
+    let headers = "size || pages | threads | seal | pauses | mean | longest | seen | p99 | longest | SIGSTOP | p99 | \
+                   longest";
+    page(document, [titled(&head, headers, rows)])
 }
 
 /// Median, p99 and longest.

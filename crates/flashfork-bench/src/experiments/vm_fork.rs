@@ -58,10 +58,7 @@ pub struct VmForkOptions {
 impl VmForkOptions {
     /// Ascending, each once, in bytes.
     pub fn sizes(&self) -> Vec<u64> {
-        let mut sizes: Vec<u64> = self.sizes.iter().map(|size| size.0).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        ascending(self.sizes.iter().map(|size| size.0))
     }
 
     /// How many rounds are made.

@@ -25,7 +25,7 @@ use crate::prelude::*;
 use crate::subjects::vm_host::{Host, MemoryPages, linux};
 use found::Work;
 use found::{Cell, Method};
-use guests::{Guests, Kind};
+use guests::Guests;
 
 pub const EXPERIMENT: &str = "vm-jobs";
 
@@ -70,9 +70,7 @@ impl Experiment for VmJobsOptions {
     fn measure(&self, run: &mut Run) -> Result {
         let host = Host::open(run.here)?;
         let works = self.works();
-        let mut kinds: Vec<Kind> = works.iter().flat_map(|work| work.kinds()).copied().collect();
-        kinds.sort_unstable();
-        kinds.dedup();
+        let kinds = ascending(works.iter().flat_map(|work| work.kinds()).copied());
         // Templates on pages of both kinds.
         let needed = 2 * kinds.iter().map(|kind| kind.memory()).sum::<u64>() + RESERVE;
         memory::require(&memory::headroom()?, "templates and their clones".to_owned(), needed)?;

@@ -44,13 +44,8 @@ fn of<'a>(
     texts: &'a [(&'a str, &'a str)],
 ) -> impl Iterator<Item = &'a Record> {
     document.records.iter().filter(move |record| {
-        record.experiment == experiment
-            && texts.iter().all(|(name, value)| record.chosen.get(*name).and_then(Value::as_str) == Some(*value))
+        record.experiment == experiment && texts.iter().all(|(name, value)| record.text(name) == Some(value))
     })
-}
-
-pub fn number(record: &Record, name: &str) -> Option<f64> {
-    record.chosen.get(name).and_then(Value::as_f64)
 }
 
 /// A logarithmic axis of the parent's memory.
@@ -87,12 +82,4 @@ fn line(name: &str, points: impl Iterator<Item = (f64, f64)>) -> Option<Series> 
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let line = Series { name: name.to_owned(), ink: Ink::of(name), style: Style::Line, points };
     (!line.points.is_empty()).then_some(line)
-}
-
-/// `values` sorted, each once.
-fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.dedup();
-    values
 }

@@ -1,6 +1,5 @@
 //! What this host's figures say, in a few sentences.
 
-use super::figures::number;
 use crate::experiments::cow_model::{Model, PAPER_MERIT, copy_rate};
 use crate::prelude::*;
 
@@ -12,17 +11,13 @@ pub fn findings(document: &Document) -> Vec<String> {
         .collect()
 }
 
-fn text<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
-    record.chosen.get(name)?.as_str()
-}
-
 /// The records for which these texts were chosen, at the largest size there is.
 fn at_largest<'a>(document: &'a Document, experiment: &str, texts: &[(&str, &str)]) -> (u64, Vec<&'a Record>) {
     let fits = |record: &&Record| {
-        record.experiment == experiment && texts.iter().all(|(name, value)| text(record, name) == Some(value))
+        record.experiment == experiment && texts.iter().all(|(name, value)| record.text(name) == Some(value))
     };
     let found: Vec<&Record> = document.records.iter().filter(fits).collect();
-    let size = |record: &Record| number(record, "size").unwrap_or(0.0);
+    let size = |record: &Record| record.float("size").unwrap_or(0.0);
     let most = found.iter().map(|record| size(record)).fold(0.0, f64::max);
     (most as u64, found.into_iter().filter(|record| size(record) == most).collect())
 }
@@ -103,7 +98,7 @@ fn writes(document: &Document) -> Option<String> {
     let pages = |granule: f64| -> Vec<(&str, f64)> {
         let of = document.records.iter().filter(|record| {
             record.experiment == crate::experiments::write_fraction::EXPERIMENT
-                && number(record, "granule") == Some(granule)
+                && record.float("granule") == Some(granule)
         });
         of.map(|record| (record.method.as_str(), record.p50 * 100.0)).collect()
     };
@@ -123,8 +118,8 @@ fn accesses(document: &Document) -> Option<String> {
     let all = |name: &str, read: f64| {
         walks.iter().copied().find(|record| {
             record.method == name
-                && number(record, "accessed_percent") == Some(100.0)
-                && number(record, "read_percent") == Some(read)
+                && record.float("accessed_percent") == Some(100.0)
+                && record.float("read_percent") == Some(read)
         })
     };
     let saved = |read| {

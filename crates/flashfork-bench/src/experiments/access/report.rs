@@ -3,19 +3,17 @@
 use super::mix::MIXES;
 use super::{ACCESS_MIX, FAULT};
 use crate::prelude::*;
-use flashfork_terminal::table::render;
 
 /// The paper's table 1, in microseconds, on its machine: plain fork, with huge pages, on demand.
 const PAPER: [(&str, f64); 3] = [("Fork", 2.3), ("Fork with huge pages", 198.4), ("On-demand fork", 12.2)];
 
 /// Everything about first writes, for people.
 pub fn fault(document: &Document) -> String {
-    let of = |method: Method, measure: &str| document.find(FAULT, method.as_ref(), &[("measure", measure.into())]);
+    let of = |method: Method, measure: &str| document.find(FAULT, method, json!({ "measure": measure }));
     let mut rows = Vec::new();
     for method in Method::ALL {
         let (Some(first), Some(next)) = (of(method, "first_write"), of(method, "next_write")) else { continue };
-        let against =
-            of(Method::Fork4k, "first_write").and_then(|base| ratio_of_medians(&first.rounds(), &base.rounds()));
+        let against = ratio_of(Some(first), of(Method::Fork4k, "first_write"));
         rows.push(vec![
             method.as_ref().to_owned(),
             time(first.p50),
@@ -24,15 +22,13 @@ pub fn fault(document: &Document) -> String {
             time(next.p50),
         ]);
     }
-    let paper: Vec<Vec<String>> = PAPER.iter().map(|&(how, us)| vec![how.to_owned(), time(us)]).collect();
-    let headers = ["method", "first write", "p10–p90", "÷ fork-4k", "write to the next page"];
-    let body = format!(
-        "The child's first write after the fork, in the middle of {}\n{}\n\nOn-demand-fork (EuroSys 2021), table 1, another machine\n{}",
-        size(document),
-        render(&headers, &rows, 1),
-        render(&["how", "worst fault"], &paper, 1)
-    );
-    page(document, [body])
+    let title = format!("The child's first write after the fork, in the middle of {}", size(document));
+    let paper = PAPER.iter().map(|&(how, us)| vec![how.to_owned(), time(us)]);
+    let parts = [
+        titled(&title, "method || first write | p10–p90 | ÷ fork-4k | write to the next page", rows),
+        titled("On-demand-fork (EuroSys 2021), table 1, another machine", "how || worst fault", paper),
+    ];
+    page(document, parts)
 }
 
 /// Everything about walks, for people.
@@ -42,12 +38,8 @@ pub fn access_mix(document: &Document) -> String {
     for read in MIXES {
         let of = |method: Method, share: u64| {
             let read = if share == 0 { MIXES[0] } else { read };
-            let wanted = [
-                ("measure", "fork_and_access".into()),
-                ("accessed_percent", share.into()),
-                ("read_percent", read.into()),
-            ];
-            document.find(ACCESS_MIX, method.as_ref(), &wanted)
+            let wanted = json!({ "measure": "fork_and_access", "accessed_percent": share, "read_percent": read });
+            document.find(ACCESS_MIX, method, wanted)
         };
         let mut rows = Vec::new();
         for method in Method::ALL {
@@ -64,10 +56,9 @@ pub fn access_mix(document: &Document) -> String {
             let row = [method.as_ref().to_owned()].into_iter().chain(cells.iter().zip(&shares).map(cell)).collect();
             rows.push(row);
         }
-        let headers: Vec<String> =
-            ["method".to_owned()].into_iter().chain(shares.iter().map(|share| format!("{share} % accessed"))).collect();
-        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-        parts.push(format!("{read} % read, {} % written\n{}", 100 - read, render(&headers, &rows, 1)));
+        let columns: Vec<String> = shares.iter().map(|share| format!("{share} % accessed")).collect();
+        let title = format!("{read} % read, {} % written", 100 - read);
+        parts.push(titled(&title, &format!("method || {}", columns.join(" | ")), rows));
     }
     let head = format!(
         "Fork, then go through a part of the parent's {} while the child lives (sealed memory: sealed anew before, not counted)",

@@ -2,7 +2,6 @@
 
 use super::tool::{Checked, Tool};
 use crate::prelude::*;
-use flashfork_terminal::table::render;
 
 pub fn render_all(document: &Document) -> String {
     let of = |tool: Tool, who: &str| {
@@ -22,16 +21,14 @@ pub fn render_all(document: &Document) -> String {
             Checked::Spawn => "start and end of /bin/true",
             Checked::Copy => "copying 64 MB",
         };
-        let found = ratio_of_medians(&theirs.rounds(), &ours.rounds());
         rows.push(vec![
             tool.as_ref().to_owned(),
             what.to_owned(),
             tool.why().to_owned(),
             figure(theirs),
             figure(ours),
-            shown(found),
+            shown(ratio_of(Some(theirs), Some(ours))),
         ]);
     }
-    let headers = ["program", "what", "why they differ", "theirs", "ours", "theirs ÷ ours"];
-    page(document, [render(&headers, &rows, 3)])
+    page(document, [table("program | what | why they differ || theirs | ours | theirs ÷ ours", rows)])
 }

@@ -111,7 +111,7 @@ impl Model {
 
 /// Bytes copied per second in copies of `size` bytes.
 pub fn copy_rate(document: &Document, size: u64) -> Option<f64> {
-    let found = document.find(EXPERIMENT, "memcpy", &[("size", size.into())])?;
+    let found = document.find(EXPERIMENT, "memcpy", json!({ "size": size }))?;
     Some(found.p50 * 1e6)
 }
 

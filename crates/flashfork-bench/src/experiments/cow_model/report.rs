@@ -4,7 +4,6 @@ use super::grid::COPIES;
 use super::model::{Model, PAPER, PAPER_MERIT, copy_rate, times_by_forks};
 use crate::prelude::*;
 use flashfork_measure::stats::Interval;
-use flashfork_terminal::table::render;
 
 /// The shares of the paper's lines.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
@@ -21,44 +20,33 @@ pub fn render_all(document: &Document) -> String {
 }
 
 fn prices(models: &[Model]) -> String {
-    let rows: Vec<Vec<String>> = models
-        .iter()
-        .map(|model| {
-            let price = |index: usize| {
-                let Interval { low, high } = model.fit.intervals[index];
-                format!("{} µs ({}–{})", fine(model.fit.coefficients[index]), fine(low), fine(high))
-            };
-            let worst = model.fit.residuals.iter().fold(0.0_f64, |worst, residual| worst.max(residual.abs()));
-            vec![model.method.as_ref().to_owned(), price(0), price(1), price(2), format!("{:.0} %", worst * 100.0)]
-        })
-        .collect();
-    let headers = ["memory", "a: a process", "b: each page", "c: each page written", "largest residual"];
+    let rows = models.iter().map(|model| {
+        let price = |index: usize| {
+            let Interval { low, high } = model.fit.intervals[index];
+            format!("{} µs ({}–{})", fine(model.fit.coefficients[index]), fine(low), fine(high))
+        };
+        let worst = model.fit.residuals.iter().fold(0.0_f64, |worst, residual| worst.max(residual.abs()));
+        vec![model.method.as_ref().to_owned(), price(0), price(1), price(2), format!("{:.0} %", worst * 100.0)]
+    });
     let title =
         "fork + writes of the child + exit + reap = a + b · pages + c · pages written (4 KB pages; 95 % intervals)";
-    titled(title, &headers, &rows, 1)
+    titled(title, "memory || a: a process | b: each page | c: each page written | largest residual", rows)
 }
 
 /// Medians, and in brackets how far the model is off.
 fn grid(model: &Model) -> String {
-    let mut sizes: Vec<u64> = model.cells.iter().map(|cell| cell.size).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let mut shares: Vec<f64> = model.cells.iter().map(|cell| cell.share).collect();
-    shares.sort_by(f64::total_cmp);
-    shares.dedup();
+    let sizes = ascending(model.cells.iter().map(|cell| cell.size));
+    let shares = ascending(model.cells.iter().map(|cell| cell.share));
     let cell = |size: u64, share: f64| {
         let found =
             model.cells.iter().zip(&model.fit.residuals).find(|(cell, _)| (cell.size, cell.share) == (size, share));
         found.map_or(String::new(), |(cell, residual)| format!("{} ({:+.0} %)", time(cell.median), residual * 100.0))
     };
-    let rows: Vec<Vec<String>> = sizes
-        .iter()
-        .map(|&size| [show(size)].into_iter().chain(shares.iter().map(|&share| cell(size, share))).collect())
-        .collect();
-    let headers: Vec<String> =
-        ["memory".to_owned()].into_iter().chain(shares.iter().map(|share| format!("wrote {share}"))).collect();
-    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
-    format!("{}: medians (and what they are above the model)\n{}", model.method, render(&headers, &rows, 1))
+    let row = |&size: &u64| [show(size)].into_iter().chain(shares.iter().map(|&share| cell(size, share))).collect();
+    let rows = sizes.iter().map(row);
+    let columns: Vec<String> = shares.iter().map(|share| format!("wrote {share}")).collect();
+    let title = format!("{}: medians (and what they are above the model)", model.method);
+    titled(&title, &format!("memory || {}", columns.join(" | ")), rows)
 }
 
 /// The paper's regression lines beside ours.
@@ -74,8 +62,7 @@ fn lines(models: &[Model]) -> String {
             rows.push(row(&format!("this host, {}", model.method), share, line.slope, line.intercept));
         }
     }
-    let headers = ["machine", "share written", "a fork of nothing", "each MB more"];
-    titled("The paper's lines beside ours", &headers, &rows, 2)
+    titled("The paper's lines beside ours", "machine | share written || a fork of nothing | each MB more", rows)
 }
 
 /// Page faults served against bare copying.
@@ -102,20 +89,17 @@ fn merit(document: &Document, models: &[Model]) -> String {
             ]);
         }
     }
-    let headers = ["machine", "page faults served", "memory copied", "ratio"];
-    titled("How much of a page fault is the copy: 1 when nothing but the copy costs time", &headers, &rows, 1)
+    let title = "How much of a page fault is the copy: 1 when nothing but the copy costs time";
+    titled(title, "machine || page faults served | memory copied | ratio", rows)
 }
 
 fn forks(document: &Document) -> String {
-    let rows: Vec<Vec<String>> = times_by_forks(document)
-        .into_iter()
-        .map(|(forks, [real, user, system])| {
-            let beyond = if system > 0.0 { format!("{:.2}", (real - system) / system) } else { String::new() };
-            vec![forks.to_string(), time(real), time(user), time(system), beyond]
-        })
-        .collect();
-    let headers = ["forks", "real", "user", "system", "(real − system) ÷ system"];
-    titled("Real against processor time, 316,228 bytes, half of them written", &headers, &rows, 1)
+    let rows = times_by_forks(document).into_iter().map(|(forks, [real, user, system])| {
+        let beyond = if system > 0.0 { format!("{:.2}", (real - system) / system) } else { String::new() };
+        vec![forks.to_string(), time(real), time(user), time(system), beyond]
+    });
+    let title = "Real against processor time, 316,228 bytes, half of them written";
+    titled(title, "forks || real | user | system | (real − system) ÷ system", rows)
 }
 
 /// A price in microseconds, small ones with more digits.

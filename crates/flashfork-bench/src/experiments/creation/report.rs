@@ -3,7 +3,6 @@
 use super::EXPERIMENT;
 use super::way::{PROGRAM, Phase, Then, Way};
 use crate::prelude::*;
-use flashfork_terminal::table::render;
 
 pub fn render_all(document: &Document) -> String {
     // The same for all records.
@@ -31,8 +30,8 @@ pub fn render_all(document: &Document) -> String {
 }
 
 fn find(document: &Document, size: u64, way: Way, then: Then, phase: Phase) -> Option<&Record> {
-    let wanted = [("size", size.into()), ("then", then.as_ref().into()), ("measure", phase.as_ref().into())];
-    document.find(EXPERIMENT, way.as_ref(), &wanted)
+    let wanted = json!({ "size": size, "then": then.as_ref(), "measure": phase.as_ref() });
+    document.find(EXPERIMENT, way, wanted)
 }
 
 fn of_size(document: &Document, size: u64) -> String {
@@ -55,19 +54,18 @@ fn of_size(document: &Document, size: u64) -> String {
             ]);
         }
     }
-    let headers =
-        ["way", "then", "whole", "p10–p90", "per second", "call returns", "child's first", "exit seen", "reap"];
-    format!("Parent with {}\n{}", show(size), render(&headers, &rows, 2))
+    let headers = "way | then || whole | p10–p90 | per second | call returns | child's first | exit seen | reap";
+    titled(&format!("Parent with {}", show(size)), headers, rows)
 }
 
 /// "1 GB: fork-4k takes 700 × (690–710) as long as vfork; ...".
 fn against(document: &Document, sizes: &[u64]) -> String {
     let line = |size: u64, then: Then| {
-        let rounds = |way| find(document, size, way, then, Phase::Cycle).map(Record::rounds);
-        let vfork = rounds(Way::Vfork)?;
+        let cycle = |way| find(document, size, way, then, Phase::Cycle);
+        let vfork = cycle(Way::Vfork)?;
         let parts: Vec<String> = [Way::Fork, Way::ForkThp, Way::ForkHugetlb, Way::Seal, Way::Odf]
             .into_iter()
-            .filter_map(|way| Some((way, ratio_of_medians(&rounds(way)?, &vfork)?)))
+            .filter_map(|way| Some((way, ratio_of(cycle(way), Some(vfork))?)))
             .map(|(way, found)| format!("{way} {}", found))
             .collect();
         Some(format!("{}, {}, times vfork: {}", show(size), then.as_ref(), parts.join(", ")))

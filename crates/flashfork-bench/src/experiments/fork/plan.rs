@@ -87,7 +87,7 @@ fn choose_sizes(
     copies: usize,
     headroom: &Headroom,
 ) -> Result<(Vec<u64>, Vec<LeftOut>)> {
-    let Some(mut sizes) = options.asked() else {
+    let Some(sizes) = options.asked() else {
         let largest = if options.quick { LARGEST_QUICK } else { u64::MAX };
         let mut missing = Vec::new();
         let fitting = SIZES.into_iter().filter(|&size| size <= largest).filter(|&size| {
@@ -97,8 +97,7 @@ fn choose_sizes(
         });
         return Ok((fitting.collect(), missing));
     };
-    sizes.sort_unstable();
-    sizes.dedup();
+    let sizes = ascending(sizes);
     sizes.iter().try_for_each(|&size| require(methods, size, copies, headroom))?;
     Ok((sizes, Vec::new()))
 }

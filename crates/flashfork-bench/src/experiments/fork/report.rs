@@ -45,18 +45,9 @@ fn idle(document: &Document) -> String {
             median(Measure::MixedCycle),
         ]);
     }
-    let headers = [
-        "size",
-        "method",
-        "fork call",
-        "p10–p90",
-        "÷ empty process",
-        "fork+exit+reap",
-        "first write",
-        "100 reads",
-        "25r+25w cycle",
-    ];
-    titled("Idle parent", &headers, &rows, 2)
+    let headers = "size | method || fork call | p10–p90 | ÷ empty process | fork+exit+reap | first write | 100 reads | \
+                   25r+25w cycle";
+    titled("Idle parent", headers, rows)
 }
 
 /// "1G: the fork call of seal is 270 × (251–291) as fast as fork-4k, ..."; the same for odf.
@@ -97,27 +88,24 @@ fn touched(document: &Document) -> String {
         rows.push(name.into_iter().chain(records.iter().map(figure)).collect());
     }
     let states: Vec<String> = states.iter().map(ParentState::to_string).collect();
-    let headers: Vec<&str> = ["size", "method"].into_iter().chain(states.iter().map(String::as_str)).collect();
-    titled("Fork call, parent read everything and then (times the empty process)", &headers, &rows, 2)
+    let headers = format!("size | method || {}", states.join(" | "));
+    titled("Fork call, parent read everything and then (times the empty process)", &headers, rows)
 }
 
 fn concurrent(document: &Document) -> String {
-    let rows: Vec<Vec<String>> = at_once(document, Measure::Call)
-        .zip(at_once(document, Measure::Cycle))
-        .map(|(call, cycle)| {
-            vec![
-                Size(call.number("size").unwrap_or(0)).to_string(),
-                call.number("concurrent").unwrap_or(0).to_string(),
-                call.method.clone(),
-                time(call.p50),
-                spread(Some(call)),
-                against_empty(document, call),
-                time(cycle.p50),
-            ]
-        })
-        .collect();
-    let headers = ["size", "at once", "method", "fork call", "p10–p90", "÷ empty processes", "fork+exit+reap"];
-    titled("Several processes at once, idle, on all CPUs", &headers, &rows, 3)
+    let rows = at_once(document, Measure::Call).zip(at_once(document, Measure::Cycle)).map(|(call, cycle)| {
+        vec![
+            Size(call.number("size").unwrap_or(0)).to_string(),
+            call.number("concurrent").unwrap_or(0).to_string(),
+            call.method.clone(),
+            time(call.p50),
+            spread(Some(call)),
+            against_empty(document, call),
+            time(cycle.p50),
+        ]
+    });
+    let title = "Several processes at once, idle, on all CPUs";
+    titled(title, "size | at once | method || fork call | p10–p90 | ÷ empty processes | fork+exit+reap", rows)
 }
 
 fn sealing(document: &Document) -> String {
@@ -142,8 +130,8 @@ fn sealing(document: &Document) -> String {
             most(EXTRA_SEEN),
         ]);
     }
-    let headers = ["size", "from", "to", "time", "CPU", "2 MB pages", "extra", "seen from outside"];
-    titled("Sealing: seconds for each GB, medians and extremes; extra memory at the peak", &headers, &rows, 3)
+    let title = "Sealing: seconds for each GB, medians and extremes; extra memory at the peak";
+    titled(title, "size | from | to || time | CPU | 2 MB pages | extra | seen from outside", rows)
 }
 
 fn promises(document: &Document) -> String {

@@ -166,8 +166,7 @@ pub fn measure(plan: &Plan, run: &mut Run) -> Result {
 /// The record of one figure of sealing `size` bytes.
 pub fn find<'a>(document: &'a Document, figure: &str, size: u64, way: Way) -> Option<&'a Record> {
     let (method, pages) = way.key();
-    let wanted = [("measure", json!(figure)), ("size", json!(size)), ("pages", json!(pages))];
-    document.find(EXPERIMENT, method, &wanted)
+    document.find(EXPERIMENT, method, json!({ "measure": figure, "size": size, "pages": pages }))
 }
 
 fn sample(size: u64, way: Way, cpu: usize) -> Result<Sample> {

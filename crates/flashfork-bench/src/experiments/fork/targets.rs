@@ -53,13 +53,13 @@ fn sealed_to_empty(document: &Document, size: u64, state: ParentState) -> Option
 
 /// A record's median divided by that of the empty process measured beside it.
 pub fn to_empty(document: &Document, record: &Record) -> Option<Ratio> {
-    ratio_of_medians(&record.rounds(), &empty_beside(document, record)?.rounds())
+    ratio_of(Some(record), empty_beside(document, record))
 }
 
 /// How many times faster than `plain` an idle parent of the same size with `engine` was.
 pub fn faster(document: &Document, plain: Method, engine: Method, size: u64, measure: Measure) -> Option<Ratio> {
     let record = |method| find(document, method, size, ParentState::Idle, measure);
-    ratio_of_medians(&record(plain)?.rounds(), &record(engine)?.rounds())
+    ratio_of(record(plain), record(engine))
 }
 
 /// Of each seal, what it said itself or what was seen from outside.

@@ -82,7 +82,7 @@ pub fn slices(records: &[Record], method: Method) -> Vec<Slice> {
 
 /// AFL's account of `method` after equal work.
 pub fn equal(document: &Document, method: Method) -> Option<AflStats> {
-    let record = document.find(EXPERIMENT, method.as_ref(), &[("measure", json!(EQUAL))])?;
+    let record = document.find(EXPERIMENT, method, json!({ "measure": EQUAL }))?;
     serde_json::from_value(record.observed.get("afl")?.clone()).ok()
 }
 

@@ -3,8 +3,6 @@
 use super::found::{Slice, equal, mean_rate, methods, rates, ratio as of, slices};
 use super::{EXPERIMENT, afl_stats::AflStats};
 use crate::prelude::*;
-use flashfork_measure::target;
-use flashfork_terminal::table;
 
 /// The size the project's promise is about.
 const PROMISED: u64 = 1 << 30;
@@ -16,7 +14,7 @@ pub fn render_all(document: &Document) -> String {
     if database(document).abs_diff(PROMISED) < ABOUT {
         let found = of(document, Method::Seal, Method::Fork4k);
         let promise = Target::at_least("executions per second: seal ÷ fork-4k", 10.0, found);
-        parts.push(format!("Promises\n{}", target::render(&[promise])));
+        parts.push(promises(&[promise]));
     }
     page(document, parts)
 }
@@ -67,19 +65,9 @@ fn throughput(document: &Document) -> String {
             middle(huge).map_or(String::new(), |share| format!("{:.0} %", share * 100.0)),
         ]
     };
-    let rows: Vec<Vec<String>> = methods(&document.records).map(row).collect();
-    let headers = [
-        "method",
-        "executions/s",
-        "p10–p90",
-        "mean",
-        "slices",
-        "fork call (mean)",
-        "start-up",
-        "of it sealing",
-        "on 2 MB pages",
-    ];
-    format!("Throughput, by the second\n{}", table::render(&headers, &rows, 1))
+    let headers = "method || executions/s | p10–p90 | mean | slices | fork call (mean) | start-up | of it sealing | \
+                   on 2 MB pages";
+    titled("Throughput, by the second", headers, methods(&document.records).map(row))
 }
 
 /// One row per method: what was found, in all slices and for equal work.
@@ -102,10 +90,9 @@ fn coverage(document: &Document) -> String {
             shown(equal.as_ref().map(|afl| afl.executions)),
         ]
     };
-    let rows: Vec<Vec<String>> = methods(&document.records).map(row).collect();
-    let headers =
-        ["method", "executions", "edges", "map", "corpus", "crashes", "hangs", "equal work: edges", "executions"];
-    format!("Coverage: the best slice, and after equally many executions\n{}", table::render(&headers, &rows, 1))
+    let headers = "method || executions | edges | map | corpus | crashes | hangs | equal work: edges | executions";
+    let title = "Coverage: the best slice, and after equally many executions";
+    titled(title, headers, methods(&document.records).map(row))
 }
 
 /// "seal against fork-4k: 30 × (28–32) the executions per second"

@@ -6,6 +6,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::report::{Cell, PROMISE};
 use super::subject::Who;
+use crate::once::ascending;
 use flashfork_measure::{BenchError, Result};
 use flashfork_terminal::size::show;
 
@@ -19,15 +20,9 @@ pub fn draw(cells: &[Cell]) -> Result<String> {
 }
 
 fn paint(cells: &[Cell]) -> Result<String, Box<dyn std::error::Error>> {
-    let mut sizes: Vec<u64> = cells.iter().map(|c| c.size).collect();
-    let mut dirty: Vec<f64> = cells.iter().map(|c| c.dirty).collect();
-    let mut columns: Vec<(bool, u64)> = cells.iter().map(|c| (c.thp, c.forks)).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    dirty.sort_by(f64::total_cmp);
-    dirty.dedup();
-    columns.sort_unstable();
-    columns.dedup();
+    let sizes = ascending(cells.iter().map(|c| c.size));
+    let dirty = ascending(cells.iter().map(|c| c.dirty));
+    let columns = ascending(cells.iter().map(|c| (c.thp, c.forks)));
     let panel = (BOX.0 * dirty.len() as i32 + GAP, BOX.1 * sizes.len() as i32 + GAP);
     let width = LEFT + panel.0 * columns.len() as i32;
     let height = TOP + panel.1 * Who::ALL.len() as i32 + 24;

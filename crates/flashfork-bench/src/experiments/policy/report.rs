@@ -2,7 +2,6 @@
 
 use super::subject::Who;
 use crate::prelude::*;
-use flashfork_terminal::table::render;
 
 /// What `auto` promises: at most so many times the best, in the long run; and at most so many times a plain process's
 /// memory.
@@ -58,29 +57,20 @@ pub fn cells(document: &Document) -> Vec<Cell> {
 
 pub fn render_all(document: &Document) -> String {
     let cells = cells(document);
-    let rows: Vec<Vec<String>> = cells
-        .iter()
-        .map(|c| {
-            vec![
-                pages(c.thp).to_owned(),
-                show(c.size),
-                written(c),
-                c.forks.to_string(),
-                time(c.all[0]),
-                time(c.all[1]),
-                time(c.all[2]),
-                format!("{:.2}", c.ratio(Who::Auto, false)),
-                format!("{:.2}", c.ratio(Who::Auto, true)),
-            ]
-        })
-        .collect();
-    let headers =
-        ["pages", "size", "written", "forks", "fork", "seal", "auto", "auto : best, all", "auto : best, latest"];
+    let row = |c: &Cell| {
+        let [fork, seal, auto] = c.all.map(time);
+        let ratios = [false, true].map(|latest| format!("{:.2}", c.ratio(Who::Auto, latest)));
+        let cell = [pages(c.thp).to_owned(), show(c.size), written(c), c.forks.to_string()];
+        cell.into_iter().chain([fork, seal, auto]).chain(ratios).collect()
+    };
     let parts = [
         "Time of a cycle (writes, fork, a clone that ends at once; seals included) over all forks so far; auto against the better of \
          the other two, over all forks and over those since the row before. Medians."
             .to_owned(),
-        render(&headers, &rows, 1),
+        table(
+            "pages || size | written | forks | fork | seal | auto | auto : best, all | auto : best, latest",
+            cells.iter().map(row),
+        ),
         kept(&cells),
         memory(document),
         longest_wait(document),

@@ -3,79 +3,68 @@
 use super::{EXPERIMENT, rounds::Measure, suite::Suite, way::Way};
 use crate::prelude::*;
 use flashfork_measure::target;
-use flashfork_terminal::{size, table};
 
 pub fn render_all(document: &Document) -> String {
-    let parts: Vec<String> = Suite::ALL.into_iter().filter_map(|suite| render(document, suite)).collect();
-    let promised = promises(document);
-    let promised = if promised.is_empty() { String::new() } else { target::render(&promised) };
-    page(document, parts.into_iter().chain([promised]))
+    let parts = Suite::ALL.into_iter().filter_map(|suite| render(document, suite));
+    page(document, parts.chain([target::render(&promises(document))]))
 }
 
 fn find(document: &Document, suite: Suite, way: Way, measure: Measure) -> Option<&Record> {
-    let wanted = [("suite", Value::from(suite.as_ref())), ("measure", measure.as_ref().into())];
-    document.find(EXPERIMENT, way.as_ref(), &wanted)
+    document.find(EXPERIMENT, way, json!({ "suite": suite.as_ref(), "measure": measure.as_ref() }))
 }
 
 /// The lines of the program cloned from Python.
-fn render_program(document: &Document) -> Option<String> {
+fn render_program(document: &Document) -> String {
     let line = |way: &str, title: &str| {
         let record = program(document, way)?;
         Some(vec![title.to_owned(), time(record.p50), spread_of_rounds(Some(record))])
     };
-    let rows: Vec<Vec<String>> = [
+    let rows = [
         line("plain", "subprocess.run"),
         line("template", "Template.run"),
         line("install", "from pip install to the first clone's end"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    ];
     let head = "A program that imports numpy, run from Python; medians";
-    (!rows.is_empty()).then(|| format!("{head}\n{}", table::render(&["way", "whole", "10–90 %"], &rows, 1)))
+    titled(head, "way || whole | 10–90 %", rows.into_iter().flatten())
 }
 
 fn program<'a>(document: &'a Document, way: &str) -> Option<&'a Record> {
-    document.find(EXPERIMENT, way, &[("suite", Suite::Program.as_ref().into())])
+    document.find(EXPERIMENT, way, json!({ "suite": Suite::Program.as_ref() }))
 }
 
 fn render(document: &Document, suite: Suite) -> Option<String> {
     if suite == Suite::Program {
-        return render_program(document);
+        return Some(render_program(document));
     }
     let plain = find(document, suite, Way::Plain, Measure::Whole)?;
     let number = |name: &str| plain.observed.get(name).and_then(Value::as_u64).unwrap_or_default();
-    let rows: Vec<Vec<String>> = suite
-        .ways()
-        .iter()
-        .filter_map(|way| {
-            let whole = find(document, suite, *way, Measure::Whole)?;
-            let rate = find(document, suite, *way, Measure::Rate);
-            let times = ratio_of_medians(&whole.rounds(), &plain.rounds());
-            Some(vec![
-                way.title().to_owned(),
-                time(whole.p50),
-                spread_of_rounds(Some(whole)),
-                shown(times.filter(|_| *way != Way::Plain)),
-                shown(rate.map(|rate| three_figures(rate.p50))),
-            ])
-        })
-        .collect();
+    let row = |way: &Way| {
+        let whole = find(document, suite, *way, Measure::Whole)?;
+        let rate = find(document, suite, *way, Measure::Rate);
+        let times = ratio_of(Some(whole), Some(plain));
+        Some(vec![
+            way.title().to_owned(),
+            time(whole.p50),
+            spread_of_rounds(Some(whole)),
+            shown(times.filter(|_| *way != Way::Plain)),
+            shown(rate.map(|rate| three_figures(rate.p50))),
+        ])
+    };
     let what = match suite {
         Suite::Small => "small tests in files that import numpy and pandas".to_owned(),
         Suite::Real => "tests of a package's own".to_owned(),
         Suite::Program => return None,
-        Suite::Fixture => format!("tests with a session fixture of {}", size::show(number("bytes"))),
+        Suite::Fixture => format!("tests with a session fixture of {}", show(number("bytes"))),
     };
-    let headers = ["way", "whole run", "10–90 %", "÷ pytest", "tests/s after the first"];
     let head = format!("{} {what}; {} workers where there are workers; medians", number("tests"), number("workers"));
-    Some(format!("{head}\n{}", table::render(&headers, &rows, 1)))
+    let headers = "way || whole run | 10–90 % | ÷ pytest | tests/s after the first";
+    Some(titled(&head, headers, suite.ways().iter().filter_map(row)))
 }
 
 fn promises(document: &Document) -> Vec<Target> {
     let small = |way| find(document, Suite::Small, way, Measure::Whole);
     let fixture = |way| find(document, Suite::Fixture, way, Measure::Rate);
-    let ratio = |pair: Option<(&Record, &Record)>| pair.map(|(a, b)| ratio_of_medians(&a.rounds(), &b.rounds()));
+    let ratio = |pair: Option<(_, _)>| pair.map(|(a, b)| ratio_of(Some(a), Some(b)));
     let at_most = |what, most, unit, found: Option<_>| found.map(|found| Target::at_most(what, most, unit, found));
     let at_least = |what, least, found: Option<_>| found.map(|found| Target::at_least(what, least, found));
     let alone = |way| program(document, way).map(|record| quantile_of(&record.rounds(), 0.5));

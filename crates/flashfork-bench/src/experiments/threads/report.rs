@@ -7,7 +7,6 @@ use flashfork_measure::{
     stats::{Observation, fit},
     target,
 };
-use flashfork_terminal::table;
 
 /// What is promised: microseconds, and times.
 const RUNNING_SMALL: f64 = 2000.0;
@@ -20,26 +19,14 @@ const THREAD: f64 = 25.0;
 
 pub fn render_all(document: &Document) -> String {
     let shown = Shown(document);
-    let head = "Medians. Running: from the request to hearing that the clone's threads are let go; served: to a server's \
-                first\nanswer; answer: from the start of the command, or the program, to its first line or answer; whole: to \
-                its end. Best: AppCDS\nfor Java, V8's startup snapshot for Node, a template with one thread for Python. Server: nailgun, \
-                whose one process runs the\nprogram again and again, with what earlier runs have loaded and left there.";
-    let programs = shown.programs();
-    let parts = [
-        if programs.is_empty() { String::new() } else { format!("{head}\n{programs}") },
-        shown.threads(),
-        shown.memory(),
-        shown.promises(),
-    ];
-    page(document, parts)
+    page(document, [shown.programs(), shown.threads(), shown.memory(), shown.promises()])
 }
 
 struct Shown<'a>(&'a Document);
 
 impl<'a> Shown<'a> {
     fn of(&self, program: &str, way: Way, measure: Measure) -> Option<&'a Record> {
-        let wanted = [("program", Value::from(program)), ("measure", measure.as_ref().into())];
-        self.0.find(EXPERIMENT, way.as_ref(), &wanted)
+        self.0.find(EXPERIMENT, way, json!({ "program": program, "measure": measure.as_ref() }))
     }
 
     /// Names and titles of programs, in the order in which they were measured.
@@ -56,52 +43,36 @@ impl<'a> Shown<'a> {
     }
 
     fn programs(&self) -> String {
-        let headers = [
-            "program",
-            "anew: answer",
-            "whole",
-            "best: answer",
-            "whole",
-            "server: answer",
-            "whole",
-            "clone: running",
-            "served",
-            "answer",
-            "whole",
-            "unsealed: running",
-            "anew / running",
-        ];
-        let cell = |name: &str, way, measure| median_time(self.of(name, way, measure));
         let rows = self.names().into_iter().filter(|(name, _)| self.of(name, Way::Anew, Measure::Answer).is_some());
-        let rows: Vec<Vec<String>> = rows
-            .map(|(name, title)| {
-                let all = [
-                    (Way::Anew, Measure::Answer),
-                    (Way::Anew, Measure::Whole),
-                    (Way::Best, Measure::Answer),
-                    (Way::Best, Measure::Whole),
-                    (Way::Server, Measure::Answer),
-                    (Way::Server, Measure::Whole),
-                    (Way::Clone, Measure::Running),
-                    (Way::Clone, Measure::Served),
-                    (Way::Clone, Measure::Answer),
-                    (Way::Clone, Measure::Whole),
-                    (Way::Unsealed, Measure::Running),
-                ];
-                let mut row = vec![title];
-                row.extend(all.map(|(way, measure)| cell(&name, way, measure)));
-                row.push(shown(self.faster(&name)));
-                row
-            })
-            .collect();
-        if rows.is_empty() { String::new() } else { table::render(&headers, &rows, 1) }
+        let rows = rows.map(|(name, title)| {
+            let all = [
+                (Way::Anew, Measure::Answer),
+                (Way::Anew, Measure::Whole),
+                (Way::Best, Measure::Answer),
+                (Way::Best, Measure::Whole),
+                (Way::Server, Measure::Answer),
+                (Way::Server, Measure::Whole),
+                (Way::Clone, Measure::Running),
+                (Way::Clone, Measure::Served),
+                (Way::Clone, Measure::Answer),
+                (Way::Clone, Measure::Whole),
+                (Way::Unsealed, Measure::Running),
+            ];
+            let cells = all.map(|(way, measure)| median_time(self.of(&name, way, measure)));
+            [title].into_iter().chain(cells).chain([shown(self.faster(&name))]).collect()
+        });
+        let head = "Medians. Running: from the request to hearing that the clone's threads are let go; served: to a server's \
+                    first\nanswer; answer: from the start of the command, or the program, to its first line or answer; whole: to \
+                    its end. Best: AppCDS\nfor Java, V8's startup snapshot for Node, a template with one thread for Python. Server: nailgun, \
+                    whose one process runs the\nprogram again and again, with what earlier runs have loaded and left there.";
+        let headers = "program || anew: answer | whole | best: answer | whole | server: answer | whole | clone: running | \
+                       served | answer | whole | unsealed: running | anew / running";
+        titled(head, headers, rows)
     }
 
     /// How many times its cold start is as long as a clone takes to run.
     fn faster(&self, name: &str) -> Option<Ratio> {
-        let anew = self.of(name, Way::Anew, Measure::Answer)?;
-        let running = self.of(name, Way::Clone, Measure::Running)?;
-        ratio_of_medians(&anew.rounds(), &running.rounds())
+        ratio_of(self.of(name, Way::Anew, Measure::Answer), self.of(name, Way::Clone, Measure::Running))
     }
 
     /// Numbers of threads, and the records of them.
@@ -124,8 +95,7 @@ impl<'a> Shown<'a> {
 
     fn threads(&self) -> String {
         let rows = self.by_threads().into_iter().map(|(count, record)| vec![format!("{count}"), time(record.p50)]);
-        let rows: Vec<Vec<String>> = rows.collect();
-        if rows.is_empty() { String::new() } else { table::render(&["threads that wait", "running"], &rows, 1) }
+        table("threads that wait || running", rows)
     }
 
     fn memory(&self) -> String {
@@ -135,9 +105,7 @@ impl<'a> Shown<'a> {
             let alive = record.number("alive")?.to_string();
             Some(vec![title(record), alive, show(record.p50 as u64), show(record.max as u64)])
         };
-        let rows: Vec<Vec<String>> = self.0.of(EXPERIMENT).filter_map(row).collect();
-        let headers = ["program", "alive", "each: median", "most"];
-        if rows.is_empty() { String::new() } else { table::render(&headers, &rows, 1) }
+        table("program || alive | each: median | most", self.0.of(EXPERIMENT).filter_map(row))
     }
 
     fn promises(&self) -> String {
@@ -150,7 +118,7 @@ impl<'a> Shown<'a> {
         let at_most = |what: &str, most, found: Option<Ratio>| {
             found.map(|found| Target::at_most(what, most, Unit::Microseconds, Some(found)))
         };
-        let targets: Vec<Target> = [
+        let targets = [
             at_most("Java, 50 MB live, 16 threads: running", RUNNING_SMALL, clone("java-50m", Measure::Running)),
             at_most("Java, 600 MB live, 16 threads: running", RUNNING_LARGE, clone("java-600m", Measure::Running)),
             self.faster("java-600m").map(faster),
@@ -160,10 +128,7 @@ impl<'a> Shown<'a> {
             at_most("CPython, numpy, threads: command to end", PYTHON_WHOLE, clone("python", Measure::Whole)),
             at_most("CPython, numpy, gRPC, pyarrow: the same", PYTHON_WHOLE, clone("python-libraries", Measure::Whole)),
             at_most("a thread's part of a clone", THREAD, self.thread()),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        if targets.is_empty() { String::new() } else { target::render(&targets) }
+        ];
+        target::render(&targets.into_iter().flatten().collect::<Vec<_>>())
     }
 }

@@ -69,21 +69,18 @@ impl Made<'_> {
     }
 
     pub fn row(self, method: &str, phase: &str, unit: &'static str) -> Row {
-        let mut cpus = self.cpus.to_vec();
-        cpus.sort_unstable();
-        cpus.dedup();
         let chosen = json!({ "phase": phase, "database_bytes": self.image.bytes, "jobs": self.cpus.len() });
-        Row::of(method, unit, chosen).beside(json!({ "cpus": cpus }))
+        Row::of(method, unit, chosen).beside(json!({ "cpus": ascending(self.cpus) }))
     }
 }
 
 /// The record of what each harness of `method` did once.
 pub fn once<'a>(document: &'a Document, method: Method, phase: &str) -> Option<&'a Record> {
-    document.find(EXPERIMENT, method.as_ref(), &[("phase", json!(phase))])
+    document.find(EXPERIMENT, method, json!({ "phase": phase }))
 }
 
 pub fn find(document: &Document, method: Method, case: Case, phase: Phase) -> Option<&Record> {
-    document.find(EXPERIMENT, method.as_ref(), &[("phase", json!(phase.as_ref())), ("test", json!(case.as_ref()))])
+    document.find(EXPERIMENT, method, json!({ "phase": phase.as_ref(), "test": case.as_ref() }))
 }
 
 /// The methods that were measured, in table order.

@@ -3,8 +3,6 @@
 use super::found::{HUGE_HEAP, INITIALISE, Phase, SEAL, SEALED, SEALED_HUGE, find, methods, once, pooled, ratio as of};
 use super::{EXPERIMENT, case::Case, plan::harnesses};
 use crate::prelude::*;
-use flashfork_measure::target;
-use flashfork_terminal::table;
 
 /// The size the project's promises are about.
 const PROMISED: u64 = 1 << 30;
@@ -14,7 +12,7 @@ const ABOUT: u64 = PROMISED / 10;
 pub fn render_all(document: &Document) -> String {
     let mut parts = vec![heading(document), preparation(document), tests(document), speedups(document)];
     if chosen(document, "database_bytes").is_some_and(|bytes| bytes.abs_diff(PROMISED) < ABOUT) {
-        parts.push(format!("Promises\n{}", target::render(&targets(document))));
+        parts.push(promises(&targets(document)));
     }
     page(document, parts)
 }
@@ -51,9 +49,8 @@ fn preparation(document: &Document) -> String {
             figure(huge, |share| format!("{:.0} %", share * 100.0)),
         ]
     };
-    let rows: Vec<Vec<String>> = methods(document).into_iter().map(row).collect();
-    let headers = ["method", "initialise (load)", "seal", "sealed", "on 2 MB pages"];
-    format!("Once per harness\n{}", table::render(&headers, &rows, 1))
+    let headers = "method || initialise (load) | seal | sealed | on 2 MB pages";
+    titled("Once per harness", headers, methods(document).into_iter().map(row))
 }
 
 /// One row per test and method.
@@ -68,8 +65,7 @@ fn tests(document: &Document) -> String {
             rows.push(row);
         }
     }
-    let headers = ["test", "method", "clone", "test", "reap", "whole", "p10–p90"];
-    format!("Each test, in a clone\n{}", table::render(&headers, &rows, 2))
+    titled("Each test, in a clone", "test | method || clone | test | reap | whole | p10–p90", rows)
 }
 
 /// "seal against fork-4k: clone phase 270 × (251–291) faster, whole test 60 × (55–62)"; the same for odf.

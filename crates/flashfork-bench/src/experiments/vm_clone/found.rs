@@ -135,8 +135,8 @@ pub fn keep_density(what: &str, size: u64, count: usize, source: &str, counts: &
 
 /// The record of one part of what was counted at `size`.
 pub fn counted<'a>(document: &'a Document, what: &str, part: &str, size: u64) -> Option<&'a Record> {
-    let wanted = [("measure", json!(what)), ("part", json!(part)), ("size", json!(size))];
-    document.find(EXPERIMENT, &Method::Clone(MemoryPages::Small).name(), &wanted)
+    let wanted = json!({ "measure": what, "part": part, "size": size });
+    document.find(EXPERIMENT, Method::Clone(MemoryPages::Small).name(), wanted)
 }
 
 /// The record of one measure.
@@ -147,8 +147,7 @@ pub fn find<'a>(
     size: u64,
     measure: &str,
 ) -> Option<&'a Record> {
-    let wanted = [("measure", json!(measure)), ("guest", json!(guest.as_ref())), ("size", json!(size))];
-    document.find(EXPERIMENT, &method.name(), &wanted)
+    document.find(EXPERIMENT, method.name(), json!({ "measure": measure, "guest": guest.as_ref(), "size": size }))
 }
 
 /// The samples of one measure.

@@ -78,15 +78,13 @@ fn choose(
     headroom: &Headroom,
     missing: &mut Vec<LeftOut>,
 ) -> Result<Vec<u64>> {
-    let mut sizes: Vec<u64> = match &options.sizes {
-        Some(asked) => asked.iter().map(|size| size.0).collect(),
+    let mut sizes = match &options.sizes {
+        Some(asked) => ascending(asked.iter().map(|size| size.0)),
         None => {
             let largest = if options.quick { LARGEST_QUICK } else { u64::MAX };
             usual.iter().copied().filter(|size| *size <= largest).collect()
         }
     };
-    sizes.sort_unstable();
-    sizes.dedup();
     loop {
         let names: Vec<String> = sizes.iter().map(|size| Size(*size).to_string()).collect();
         let needed = sizes.iter().sum::<u64>() * kinds + RESERVE;

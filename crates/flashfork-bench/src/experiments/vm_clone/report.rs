@@ -8,7 +8,6 @@ use super::found::{
 use super::targets;
 use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_terminal::table::render as table;
 
 pub fn render_all(document: &Document) -> String {
     let mut parts = Vec::new();
@@ -57,11 +56,8 @@ fn overview(document: &Document, guest: GuestKind) -> String {
         row.extend(others.iter().map(|measure| median_time(record(measure))));
         row
     };
-    let rows: Vec<Vec<String>> = cells(document, guest, main).into_iter().map(row).collect();
-    let median = format!("{main}, median");
-    let mut headers = vec!["size", "method", median.as_str(), "90 %", "99 %", "max", "n"];
-    headers.extend(&others);
-    table(&headers, &rows, 2)
+    let headers = format!("size | method || {main}, median | 90 % | 99 % | max | n | {}", others.join(" | "));
+    table(&headers, cells(document, guest, main).into_iter().map(row))
 }
 
 /// Clones against boots of the same size, and the largest clones against the smallest.
@@ -101,9 +97,7 @@ fn steps(document: &Document, guest: GuestKind) -> String {
             let median = |name: &&str| median_time(find(document, guest, method, size, name));
             [Size(size).to_string(), method.name()].into_iter().chain(names.iter().map(median)).collect()
         };
-        let rows: Vec<Vec<String>> = cells.map(row).collect();
-        let headers: Vec<&str> = ["size", "method"].into_iter().chain(names.iter().copied()).collect();
-        format!("{title}\n{}", table(&headers, &rows, 2))
+        titled(title, &format!("size | method || {}", names.join(" | ")), cells.map(row))
     };
     [
         part("Steps of a clone, medians", &STEPS, |method| method.claimed().is_some()),
@@ -138,6 +132,6 @@ fn density(document: &Document) -> String {
         rows.push(row);
     }
     let Some(source) = source else { return String::new() };
-    let headers = ["size", "at a time", "a shell that waits", "a clone alive", "of it the process", "of it the kernel"];
-    format!("Memory by {source}; clones on 4 KB pages\n{}", table(&headers, &rows, 1))
+    let headers = "size || at a time | a shell that waits | a clone alive | of it the process | of it the kernel";
+    titled(&format!("Memory by {source}; clones on 4 KB pages"), headers, rows)
 }

@@ -146,26 +146,21 @@ fn method(primed: bool) -> &'static str {
 
 /// The record of part of forks of guests of `size`.
 pub fn part(document: &Document, guest: Guest, size: u64, part: Part) -> Option<&Record> {
-    let wanted = [("measure", json!(part.as_ref())), ("guest", json!(guest.as_ref())), ("size", json!(size))];
-    document.find(EXPERIMENT, FORK, &wanted)
+    document.find(EXPERIMENT, FORK, json!({ "measure": part.as_ref(), "guest": guest.as_ref(), "size": size }))
 }
 
 pub fn step(document: &Document, primed: bool, depth: u32, step: Step) -> Option<&Record> {
-    document.find(EXPERIMENT, method(primed), &[("measure", json!(step.as_ref())), ("depth", json!(depth))])
+    document.find(EXPERIMENT, method(primed), json!({ "measure": step.as_ref(), "depth": depth }))
 }
 
 /// How many times as long the guests of one size stood still as those of another.
 pub fn pauses(document: &Document, guest: Guest, size: u64, other: u64) -> Option<Ratio> {
-    ratio(part(document, guest, size, Part::Pause), part(document, guest, other, Part::Pause))
+    ratio_of(part(document, guest, size, Part::Pause), part(document, guest, other, Part::Pause))
 }
 
 /// How many times as long a step of claims took at one depth as at another.
 pub fn claims(document: &Document, primed: bool, depth: u32, other: u32, of: Step) -> Option<Ratio> {
-    ratio(step(document, primed, depth, of), step(document, primed, other, of))
-}
-
-fn ratio(over: Option<&Record>, under: Option<&Record>) -> Option<Ratio> {
-    ratio_of_medians(&over?.rounds(), &under?.rounds())
+    ratio_of(step(document, primed, depth, of), step(document, primed, other, of))
 }
 
 /// The sizes of guests of a kind that were forked, ascending.

@@ -2,7 +2,6 @@
 
 use super::found::{DEPTHS, Guest, Part, Step, claims, part, pauses, sizes, step};
 use crate::prelude::*;
-use flashfork_terminal::table::render as table;
 
 pub fn render_all(document: &Document) -> String {
     let mut parts = Vec::new();
@@ -50,21 +49,9 @@ fn of_pauses(document: &Document) -> Option<String> {
             of(Part::Pause, |record| record.n.to_string()),
         ]
     };
-    let headers = [
-        "guest",
-        "size",
-        "copied before",
-        "written",
-        "left",
-        "pause",
-        "least–90 %",
-        "stop",
-        "copy",
-        "save",
-        "÷ smallest",
-        "n",
-    ];
-    lines.push(table(&headers, &cells.iter().map(row).collect::<Vec<_>>(), 1));
+    let headers = "guest || size | copied before | written | left | pause | least–90 % | stop | copy | save | \
+                   ÷ smallest | n";
+    lines.push(table(headers, cells.iter().map(row)));
     Some(lines.join("\n"))
 }
 
@@ -95,21 +82,9 @@ fn of_claims(document: &Document, any: &Record) -> String {
             first_exit.n.to_string(),
         ])
     };
-    let rows: Vec<_> = DEPTHS.into_iter().filter_map(row).collect();
-    let headers = [
-        "depth",
-        "files",
-        "extents",
-        "first exit",
-        "least–90 %",
-        "÷ depth 1",
-        "in the shell",
-        "map",
-        "primed: first exit",
-        "÷ depth 1",
-        "n",
-    ];
-    format!("{heading}\n{}", table(&headers, &rows, 1))
+    let headers = "depth || files | extents | first exit | least–90 % | ÷ depth 1 | in the shell | map | \
+                   primed: first exit | ÷ depth 1 | n";
+    titled(&heading, headers, DEPTHS.into_iter().filter_map(row))
 }
 
 /// The promises.

@@ -37,7 +37,9 @@ pub fn measure(host: &Host, options: &VmFuzzOptions, run: &mut Run) -> Result {
     let shape = shape(size, MemoryPages::Small.of_shape());
     let template = Template::freeze(&host.boot(shape, &writes(size, None))?, shape, MemoryPages::Small, true)?;
     let mut subjects = Vec::new();
-    for (pages, way) in ascending(&options.pages).into_iter().flat_map(|pages| Way::ALL.map(|way| (pages, way))) {
+    for (pages, way) in
+        ascending(options.pages.iter().copied()).into_iter().flat_map(|pages| Way::ALL.map(|way| (pages, way)))
+    {
         let mut subject = Subject { host, template: &template, way, pages, machine: None };
         if matches!(way, Way::Copy | Way::Drop) {
             subject.machine = machine(&host.kvm, &template.frozen()?, way, subject.stores())?;

@@ -25,22 +25,21 @@ pub fn render_all(document: &Document) -> String {
             record.n.to_string(),
         ])
     };
-    let rows: Vec<_> = pages.iter().flat_map(|pages| Way::ALL.map(|way| row(*pages, way))).flatten().collect();
-    let headers = ["pages", "before each", "median", "least–90 %", "a second", "÷ dropping", "n"];
+    let rows = pages.iter().flat_map(|pages| Way::ALL.map(|way| row(*pages, way))).flatten();
     let found = if size == SIZE { ratio(document, PAGES, Way::Copy) } else { None };
     let what = format!("tiny guest of 1G, {PAGES} pages written: copying ÷ dropping");
     let promise = Target::at_most(what, 0.3, Unit::Times, found);
-    page(document, [titled(&heading, &headers, &rows, 2), promises(&[promise])])
+    let headers = "pages | before each || median | least–90 % | a second | ÷ dropping | n";
+    page(document, [titled(&heading, headers, rows), promises(&[promise])])
 }
 
 fn find(document: &Document, pages: u64, way: Way) -> Option<&Record> {
-    document.find(EXPERIMENT, way.as_ref(), &[("pages", json!(pages))])
+    document.find(EXPERIMENT, way, json!({ "pages": pages }))
 }
 
 /// As many times as long as by dropping.
 fn ratio(document: &Document, pages: u64, way: Way) -> Option<Ratio> {
-    let rounds = |way| find(document, pages, way).map(Record::rounds);
-    ratio_of_medians(&rounds(way)?, &rounds(Way::Drop)?)
+    ratio_of(find(document, pages, way), find(document, pages, Way::Drop))
 }
 
 #[cfg(test)]

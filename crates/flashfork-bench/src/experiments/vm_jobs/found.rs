@@ -99,14 +99,13 @@ impl Cell {
 
     /// The record of one measure.
     pub fn find(self, document: &Document, measure: Measure) -> Option<&Record> {
-        let wanted = [("measure", json!(measure.as_ref())), ("jobs", json!(self.work.as_ref()))];
-        document.find(EXPERIMENT, &self.method.name(), &wanted)
+        let wanted = json!({ "measure": measure.as_ref(), "jobs": self.work.as_ref() });
+        document.find(EXPERIMENT, self.method.name(), wanted)
     }
 
     /// How many times that of a boot a measure's median is.
     pub fn beside_boot(self, document: &Document, measure: Measure) -> Option<Ratio> {
-        let boot = Self { method: Method::Boot, ..self }.find(document, measure)?;
-        ratio_of_medians(&self.find(document, measure)?.rounds(), &boot.rounds())
+        ratio_of(self.find(document, measure), Self { method: Method::Boot, ..self }.find(document, measure))
     }
 }
 

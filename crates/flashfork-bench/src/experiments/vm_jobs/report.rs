@@ -4,7 +4,6 @@ use super::found::{Cell, Measure, Method, Work};
 use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
 use flashfork_measure::stats::quantile;
-use flashfork_terminal::table::render as table;
 
 const CLONE: Method = Method::Clone(MemoryPages::Thp);
 
@@ -30,31 +29,12 @@ const PAPER: [(Work, &str, Of, &str); 10] = [
 ];
 
 pub fn render_all(document: &Document) -> String {
-    let rows: Vec<Vec<String>> = cells(document).map(|cell| overview(document, cell)).collect();
-    let mut parts = Vec::new();
-    if !rows.is_empty() {
-        let headers = [
-            "jobs",
-            "method",
-            "ready",
-            "job",
-            "latency, median",
-            "95 %",
-            "99 %",
-            "n",
-            "jobs/s",
-            "system time of a job",
-        ];
-        parts.push(format!(
-            "Jobs in Linux guests, one machine for each CPU, a new one as soon as one has done its job. From the request until it is\n\
-             ready (booted, and the Java program loaded and warm), the job, both together; medians. 4k, thp (2 MB pages where half\n\
-             of one is there, as the monitor makes them): what the template's memory is made of. Templates for gcc have compiled once.\n{}",
-            table(&headers, &rows, 2)
-        ));
-        parts.push(comparison(document));
-        parts.push(promises(&targets(document)));
-    }
-    page(document, parts)
+    let title = "Jobs in Linux guests, one machine for each CPU, a new one as soon as one has done its job. From the request until it is\n\
+                 ready (booted, and the Java program loaded and warm), the job, both together; medians. 4k, thp (2 MB pages where half\n\
+                 of one is there, as the monitor makes them): what the template's memory is made of. Templates for gcc have compiled once.";
+    let headers = "jobs | method || ready | job | latency, median | 95 % | 99 % | n | jobs/s | system time of a job";
+    let jobs = titled(title, headers, cells(document).map(|cell| overview(document, cell)));
+    page(document, [jobs, comparison(document), promises(&targets(document))])
 }
 
 /// What was measured, in table order.
@@ -107,11 +87,9 @@ fn comparison(document: &Document) -> String {
             [work.as_ref(), what, paper].map(str::to_owned).into_iter().chain(times).collect::<Vec<_>>()
         })
     };
-    let rows: Vec<_> = PAPER.iter().filter_map(row).collect();
     let names: Vec<String> = methods.iter().map(|method| method.name()).collect();
-    let headers: Vec<&str> =
-        ["jobs", "÷ cold boot", "HyperFork"].into_iter().chain(names.iter().map(String::as_str)).collect();
-    titled("Beside cold boots (HyperFork: 96 processors, Spark's π)", &headers, &rows, 2)
+    let headers = format!("jobs | ÷ cold boot || HyperFork | {}", names.join(" | "));
+    titled("Beside cold boots (HyperFork: 96 processors, Spark's π)", &headers, PAPER.iter().filter_map(row))
 }
 
 /// The promises, with what the records say about them.

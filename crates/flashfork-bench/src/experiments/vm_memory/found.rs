@@ -44,13 +44,12 @@ impl Cell {
     }
 
     pub fn find(self, document: &Document, pass: Pass) -> Option<&Record> {
-        let wanted = [("pass", json!(pass.as_ref())), ("access", json!(self.access.as_ref()))];
-        document.find(EXPERIMENT, self.pages.as_ref(), &wanted)
+        document.find(EXPERIMENT, self.pages, json!({ "pass": pass.as_ref(), "access": self.access.as_ref() }))
     }
 
     /// How many times as long one pass took as another.
     pub fn ratio(self, document: &Document, pass: Pass, other: Pass) -> Option<Ratio> {
-        ratio_of_medians(&self.find(document, pass)?.rounds(), &self.find(document, other)?.rounds())
+        ratio_of(self.find(document, pass), self.find(document, other))
     }
 }
 

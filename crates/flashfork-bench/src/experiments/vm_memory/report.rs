@@ -4,7 +4,6 @@ use super::found::{Cell, Pass, touched};
 use super::{EXPERIMENT, code::Access};
 use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
-use flashfork_terminal::table::render as table;
 
 pub fn render_all(document: &Document) -> String {
     let Some(size) = document.of(EXPERIMENT).find_map(|record| record.number("size")) else {
@@ -26,8 +25,7 @@ pub fn render_all(document: &Document) -> String {
         row.extend(pairs.map(|(pass, other)| shown(cell.ratio(document, pass, other))));
         row
     };
-    let rows: Vec<Vec<String>> = cells.map(row).collect();
-    let headers = ["access", "pages", "1", "2", "3", "4", "3 ÷ 1", "3 ÷ 4", "4 ÷ 2"];
-    let table: Vec<_> = table(&headers, &rows, 2).lines().map(|line| line.trim_end().to_owned()).collect();
+    let table = table("access | pages || 1 | 2 | 3 | 4 | 3 ÷ 1 | 3 ÷ 4 | 4 ÷ 2", cells.map(row));
+    let table: Vec<&str> = table.lines().map(str::trim_end).collect();
     page(document, [heading, table.join("\n")])
 }

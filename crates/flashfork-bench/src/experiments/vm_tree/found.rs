@@ -47,5 +47,5 @@ pub fn row(way: &str, (node, what): Measure, counted: &str) -> Row {
 }
 
 pub fn find<'a>(document: &'a Document, way: &str, (node, what): Measure) -> Option<&'a Record> {
-    document.find(EXPERIMENT, way, &[("node", json!(node)), ("measure", json!(what))])
+    document.find(EXPERIMENT, way, json!({ "node": node, "measure": what }))
 }

@@ -3,7 +3,6 @@
 use super::EXPERIMENT;
 use crate::prelude::*;
 use flashfork_advise::look::GRANULES;
-use flashfork_terminal::table::render;
 
 /// The paper's section 4: program, machine, share changed and of what.
 pub const PAPER: [(&str, f64, &str); 5] = [
@@ -19,7 +18,7 @@ pub fn render_all(document: &Document) -> String {
     let mut programs: Vec<&str> = document.records.iter().map(|record| record.method.as_str()).collect();
     programs.dedup();
     let row = |program: &&str| {
-        let of = |granule: u64| document.find(EXPERIMENT, program, &[("granule", granule.into())]);
+        let of = |granule: u64| document.find(EXPERIMENT, program, json!({ "granule": granule }));
         let bytes = of(1)?;
         let mut row = vec![
             (*program).to_owned(),
@@ -30,24 +29,13 @@ pub fn render_all(document: &Document) -> String {
         row.extend(GRANULES.iter().map(|&granule| shown(of(granule).map(|record| percent(record.p50)))));
         Some(row)
     };
-    let rows: Vec<Vec<String>> = programs.iter().filter_map(row).collect();
-    let headers = [
-        "program",
-        "in use",
-        "bytes changed",
-        "of the bytes",
-        "of the 4 KB pages",
-        "of 64 KB blocks",
-        "of 2 MB blocks",
-    ];
-    let paper: Vec<Vec<String>> =
-        PAPER.iter().map(|&(what, share, of)| vec![what.to_owned(), percent(share), of.to_owned()]).collect();
+    let paper = PAPER.iter().map(|&(what, share, of)| vec![what.to_owned(), percent(share), of.to_owned()]);
+    let headers = "program || in use | bytes changed | of the bytes | of the 4 KB pages | of 64 KB blocks | \
+                   of 2 MB blocks";
+    let title = "Writable private memory that differs at the second look (medians of the runs)";
     let parts = [
-        format!(
-            "Writable private memory that differs at the second look (medians of the runs)\n{}",
-            render(&headers, &rows, 1)
-        ),
-        format!("In 1988\n{}", render(&["program", "changed", "of the"], &paper, 1)),
+        titled(title, headers, programs.iter().filter_map(row)),
+        titled("In 1988", "program || changed | of the", paper),
     ];
     page(document, parts)
 }

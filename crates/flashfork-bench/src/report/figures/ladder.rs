@@ -1,6 +1,6 @@
 //! All ways to make a process, by the parent's memory, on two logarithmic axes.
 
-use super::{distinct, line, memory_axis, number, of, time_axis, times};
+use super::{line, memory_axis, of, time_axis, times};
 use crate::experiments::creation::{EXPERIMENT, Then, Way};
 use crate::prelude::*;
 use flashfork_measure::{
@@ -12,13 +12,13 @@ pub fn figure(document: &Document) -> Result<Option<Figure>> {
     let mut plots = Vec::new();
     for then in [Then::Exit, Then::Exec] {
         let wanted = [("measure", "cycle"), ("then", then.as_ref())];
-        let sizes = distinct(of(document, EXPERIMENT, &wanted).filter_map(|record| number(record, "size")));
+        let sizes = ascending(of(document, EXPERIMENT, &wanted).filter_map(|record| record.float("size")));
         if sizes.is_empty() {
             continue;
         }
         let of_way = |way: &str| {
             let found = of(document, EXPERIMENT, &wanted).filter(|record| record.method == way && record.p50 > 0.0);
-            line(way, found.filter_map(|record| Some((number(record, "size")?, record.p50))))
+            line(way, found.filter_map(|record| Some((record.float("size")?, record.p50))))
         };
         let series: Vec<Series> = Way::ALL.into_iter().filter_map(|way| of_way(way.as_ref())).collect();
         plots.push(Plot {

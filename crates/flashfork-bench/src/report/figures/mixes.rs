@@ -1,6 +1,6 @@
 //! Fork and go through the memory: one small diagram for each mix of reads and writes.
 
-use super::{distinct, line, linear, number, of, percent, time_axis};
+use super::{line, linear, of, percent, time_axis};
 use crate::experiments::access::{ACCESS_MIX, MIXES};
 use crate::prelude::*;
 use flashfork_measure::{plot::Plot, report::Figure};
@@ -8,7 +8,7 @@ use flashfork_measure::{plot::Plot, report::Figure};
 pub fn figure(document: &Document) -> Result<Option<Figure>> {
     let wanted = [("measure", "fork_and_access")];
     let walks = || of(document, ACCESS_MIX, &wanted).filter(|record| record.p50 > 0.0);
-    let shares = distinct(walks().filter_map(|record| number(record, "accessed_percent")));
+    let shares = ascending(walks().filter_map(|record| record.float("accessed_percent")));
     if shares.is_empty() {
         return Ok(None);
     }
@@ -17,10 +17,10 @@ pub fn figure(document: &Document) -> Result<Option<Figure>> {
         let of_method = |method: Method| {
             let of_mix = walks().filter(|record| {
                 // Where nothing is accessed one mix stands for all.
-                let same = number(record, "read_percent") == Some(f64::from(mix));
-                record.method == method.as_ref() && (same || number(record, "accessed_percent") == Some(0.0))
+                let same = record.float("read_percent") == Some(f64::from(mix));
+                record.method == method.as_ref() && (same || record.float("accessed_percent") == Some(0.0))
             });
-            line(method.as_ref(), of_mix.filter_map(|record| Some((number(record, "accessed_percent")?, record.p50))))
+            line(method.as_ref(), of_mix.filter_map(|record| Some((record.float("accessed_percent")?, record.p50))))
         };
         plots.push(Plot {
             title: format!("{mix} % read, {} % written", 100 - mix),

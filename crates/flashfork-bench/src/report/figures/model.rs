@@ -1,6 +1,6 @@
 //! The model of 1988: the fit with its residuals, and how much of a page fault is the copy, then and now.
 
-use super::{distinct, linear, memory_axis, time_axis, times};
+use super::{linear, memory_axis, time_axis, times};
 use crate::experiments::cow_model::{Model, PAPER_MERIT, copy_rate};
 use crate::prelude::*;
 use flashfork_measure::{
@@ -15,8 +15,8 @@ const INKS: [Ink; 7] = [Ink::Seal, Ink::ForkThp, Ink::Odf, Ink::Fork4k, Ink::Vfo
 pub fn fit(document: &Document) -> Result<Option<Figure>> {
     let Some(model) = Model::of(document, Method::Fork4k) else { return Ok(None) };
     let cells = || model.cells.iter().zip(&model.fit.residuals).filter(|(cell, _)| cell.size > 0 && cell.median > 0.0);
-    let shares = distinct(cells().map(|(cell, _)| cell.share));
-    let sizes = distinct(cells().map(|(cell, _)| cell.size as f64));
+    let shares = ascending(cells().map(|(cell, _)| cell.share));
+    let sizes = ascending(cells().map(|(cell, _)| cell.size as f64));
     if sizes.is_empty() {
         return Ok(None);
     }

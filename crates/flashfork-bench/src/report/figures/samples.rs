@@ -1,6 +1,6 @@
 //! The samples behind the headlines: for each, how many were at most so long.
 
-use super::{linear, number, of, percent, time_axis};
+use super::{linear, of, percent, time_axis};
 use crate::prelude::*;
 use flashfork_measure::{
     plot::{Ink, Plot, Series, Style},
@@ -8,12 +8,12 @@ use flashfork_measure::{
 };
 
 pub fn figure(document: &Document) -> Result<Option<Figure>> {
-    let size = |record: &Record| number(record, "size").unwrap_or(0.0);
+    let size = |record: &Record| record.float("size").unwrap_or(0.0);
     let largest = |records: Vec<&Record>| records.iter().map(|record| size(record)).fold(0.0, f64::max);
     let mut plots = Vec::new();
     let calls: Vec<&Record> =
         of(document, crate::experiments::fork::EXPERIMENT, &[("measure", "call"), ("parent", "idle")])
-            .filter(|record| number(record, "concurrent") == Some(1.0))
+            .filter(|record| record.float("concurrent") == Some(1.0))
             .collect();
     let made: Vec<&Record> =
         of(document, crate::experiments::creation::EXPERIMENT, &[("measure", "cycle"), ("then", "exit")]).collect();

@@ -1,6 +1,6 @@
 //! The fork call by the parent's memory, one line for each engine.
 
-use super::{distinct, line, memory_axis, number, of, time_axis, times};
+use super::{line, memory_axis, of, time_axis, times};
 use crate::experiments::fork::EXPERIMENT;
 use crate::prelude::*;
 use flashfork_measure::{
@@ -12,11 +12,11 @@ pub fn figure(document: &Document) -> Result<Option<Figure>> {
     let wanted = [("measure", "call"), ("parent", "idle")];
     let calls = || {
         of(document, EXPERIMENT, &wanted)
-            .filter(|record| number(record, "concurrent") == Some(1.0) && record.p50 > 0.0)
-            .filter_map(|record| Some((record, number(record, "size")?)))
+            .filter(|record| record.float("concurrent") == Some(1.0) && record.p50 > 0.0)
+            .filter_map(|record| Some((record, record.float("size")?)))
             .filter(|&(_, size)| size > 0.0)
     };
-    let sizes = distinct(calls().map(|(_, size)| size));
+    let sizes = ascending(calls().map(|(_, size)| size));
     if sizes.is_empty() {
         return Ok(None);
     }

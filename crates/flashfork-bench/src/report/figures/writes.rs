@@ -1,6 +1,6 @@
 //! How much of real programs' memory changes, counted in blocks of several sizes.
 
-use super::{linear, number, percent};
+use super::{linear, percent};
 use crate::experiments::write_fraction::EXPERIMENT;
 use crate::prelude::*;
 use flashfork_measure::{
@@ -25,7 +25,7 @@ pub fn figure(document: &Document) -> Result<Option<Figure>> {
     }
     let series = programs.iter().enumerate().map(|(index, program)| {
         let points = GRANULES.iter().enumerate().filter_map(|(place, granule)| {
-            let found = records().find(|r| r.method == *program && number(r, "granule") == Some(*granule))?;
+            let found = records().find(|r| r.method == *program && r.float("granule") == Some(*granule))?;
             Some((place as f64, found.p50 * 100.0))
         });
         Series {

@@ -48,12 +48,12 @@ impl Build {
     }
 
     fn row(self, method: &str, unit: &'static str, measure: &str) -> Row {
-        let chosen = json!({ "measure": measure, "target": self.target.as_ref(), "sanitizer": self.sanitizer() });
-        Row::of(method, unit, chosen)
+        Row::of(method, unit, self.chosen(measure))
     }
 
-    fn sanitizer(self) -> &'static str {
-        if self.sanitized { "address" } else { "none" }
+    fn chosen(self, measure: &str) -> Value {
+        let sanitizer = if self.sanitized { "address" } else { "none" };
+        json!({ "measure": measure, "target": self.target.as_ref(), "sanitizer": sanitizer })
     }
 
     /// Keeps a way's executions per second, slice by slice.
@@ -71,9 +71,7 @@ impl Build {
     }
 
     fn find<'a>(self, document: &'a Document, method: &str, measure: &str) -> Option<&'a Record> {
-        let (target, sanitizer) = (self.target.as_ref(), self.sanitizer());
-        let wanted = [("measure", measure.into()), ("target", target.into()), ("sanitizer", sanitizer.into())];
-        document.find(EXPERIMENT, method, &wanted)
+        document.find(EXPERIMENT, method, self.chosen(measure))
     }
 
     /// The median rate of a way, and AFL's accounts.

@@ -1,7 +1,5 @@
 //! The tables of `bench fuzz --targets`.
 
-use flashfork_terminal::table;
-
 use super::found::{Build, is_of_targets};
 use super::way::Way;
 use crate::prelude::*;
@@ -42,11 +40,10 @@ fn throughput(document: &Document) -> String {
             ])
         })
     };
-    let headers = ["target", "way", "executions/s", "× fork server", "stability", "edges"];
-    let rows: Vec<Vec<String>> = Build::all().flat_map(rows).collect();
-    format!(
-        "Executions: the median of the slices, the lowest stability, the most edges after equal time\n{}",
-        table::render(&headers, &rows, 2)
+    titled(
+        "Executions: the median of the slices, the lowest stability, the most edges after equal time",
+        "target | way || executions/s | × fork server | stability | edges",
+        Build::all().flat_map(rows),
     )
 }
 
@@ -74,10 +71,9 @@ fn promises(document: &Document) -> String {
             verdict.to_owned(),
         ])
     };
-    let rows: Vec<Vec<String>> = Build::all().filter_map(row).collect();
-    let headers = ["target", "one input", "forked", "on rollback", "forked ÷ rollback", "under AFL", "wanted", "met?"];
-    format!(
-        "One input of the corpus without AFL, and the loop on rollback against the fork server\n{}",
-        table::render(&headers, &rows, 1)
+    titled(
+        "One input of the corpus without AFL, and the loop on rollback against the fork server",
+        "target || one input | forked | on rollback | forked ÷ rollback | under AFL | wanted | met?",
+        Build::all().filter_map(row),
     )
 }
