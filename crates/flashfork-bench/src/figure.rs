@@ -28,7 +28,7 @@ pub fn of_machines(records: &[&Record], host: &HostCard) -> Result<String> {
 
 fn draw(series: &Series, host: &HostCard) -> Result<String> {
     let chart = Chart { series, host };
-    chart.draw().map_err(|error| BenchError::Unable(format!("can't draw the figure: {error}")))
+    chart.draw().map_err(|error| unable!("can't draw the figure: {error}"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 pub use flashfork_measure::{
     BenchError, Deadline, Document, Effort, Experiment, OrCant, Places, Progress, Ratio, Record, Registered, Result,
     Rounds, Row, Run, Subject, Summary, Target, Unit, Visit, WorkDir, Worker, median, median_time, met, numbers, page,
-    pin, promises, quantile_of, ratio_of, ratio_of_medians, shown, spread, spread_of_rounds, table, titled,
+    pin, promises, quantile_of, ratio_of, ratio_of_medians, shown, spread, spread_of_rounds, table, titled, unable,
 };
 pub use flashfork_terminal::size::{Size, show};
 pub use flashfork_terminal::table::{three_figures, time, time_range};

@@ -114,10 +114,46 @@ pub trait OrCant<T> {
     fn or_cant(self, what: impl Display) -> Result<T>;
 }
 
-impl<T, E: Into<io::Error>> OrCant<T> for Result<T, E> {
+impl<T, E: Cause> OrCant<T> for Result<T, E> {
     fn or_cant(self, what: impl Display) -> Result<T> {
-        self.map_err(|error| BenchError::system(what.to_string(), error))
+        self.map_err(|error| BenchError::system(what.to_string(), error.cause()))
     }
+}
+
+/// Why a system call or file operation failed, as those say it that make it.
+pub trait Cause {
+    /// The system's reason.
+    fn cause(self) -> io::Error;
+}
+
+impl Cause for io::Error {
+    fn cause(self) -> io::Error {
+        self
+    }
+}
+
+impl Cause for rustix::io::Errno {
+    fn cause(self) -> io::Error {
+        self.into()
+    }
+}
+
+impl Cause for serde_json::Error {
+    fn cause(self) -> io::Error {
+        self.into()
+    }
+}
+
+impl Cause for procfs::ProcError {
+    fn cause(self) -> io::Error {
+        io::Error::other(self)
+    }
+}
+
+/// A [`BenchError::Unable`] in these words, as of [`format!`].
+#[macro_export]
+macro_rules! unable {
+    ($($words:tt)*) => { $crate::BenchError::Unable(format!($($words)*)) };
 }
 
 /// Whether a program could not be started because it isn't there. Where PATH has a directory that may not be searched,

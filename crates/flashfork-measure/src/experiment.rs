@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::{BenchError, Outcome, Progress, Result, warnings};
+use crate::{Outcome, Progress, Result, warnings};
 use crate::{host::HostCard, lock::MachineLock, record::Document, run::Run, worker::Registered};
 use clap::{ArgMatches, Command};
 
@@ -56,7 +56,7 @@ pub struct Nowhere;
 
 impl Places for Nowhere {
     fn command(&self) -> Result<PathBuf> {
-        Err(BenchError::Unable("nothing is installed".to_owned()))
+        Err(crate::unable!("nothing is installed"))
     }
     fn shim(&self) -> Result<PathBuf> {
         self.command()
@@ -162,6 +162,7 @@ pub fn page(document: &Document, parts: impl IntoIterator<Item = String>) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BenchError;
     use crate::run::{INTERRUPTED, Row};
     use serde_json::json;
 

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use procfs::Current;
 use serde::{Deserialize, Serialize};
 
-use crate::{BenchError, Result, pin};
+use crate::{OrCant, Result, pin};
 
 /// The machine an experiment ran on, as it was when the experiment began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,12 +57,10 @@ pub struct HostCard {
 impl HostCard {
     /// Reads the card of this machine. Fails only without `/proc`.
     pub fn read() -> Result<Self> {
-        let proc = |error: procfs::ProcError| {
-            BenchError::system("read the host card from /proc", std::io::Error::other(error))
-        };
-        let cpu = procfs::CpuInfo::current().map_err(proc)?;
-        let memory = procfs::Meminfo::current().map_err(proc)?;
-        let load = procfs::LoadAverage::current().map_err(proc)?;
+        let doing = "read the host card from /proc";
+        let cpu = procfs::CpuInfo::current().or_cant(doing)?;
+        let memory = procfs::Meminfo::current().or_cant(doing)?;
+        let load = procfs::LoadAverage::current().or_cant(doing)?;
         let uname = rustix::system::uname();
         let product = product(Path::new("/sys/class/dmi/id"));
         let hypervisor_flag = cpu.flags(0).is_some_and(|flags| flags.contains(&"hypervisor"));

@@ -2,8 +2,8 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::Result;
 use crate::error::OrCant;
-use crate::{BenchError, Result};
 
 /// The CPUs this thread may run on, ascending. `sched_getaffinity(2)`.
 pub fn allowed_cpus() -> Result<Vec<usize>> {
@@ -13,13 +13,13 @@ pub fn allowed_cpus() -> Result<Vec<usize>> {
 
 /// The CPU experiments use: the last allowed one, because interrupts and housekeeping tend to sit on the first.
 pub fn chosen_cpu() -> Result<usize> {
-    allowed_cpus()?.pop().ok_or_else(|| BenchError::Unable("this process is allowed on no CPU".into()))
+    allowed_cpus()?.pop().ok_or_else(|| crate::unable!("this process is allowed on no CPU"))
 }
 
 /// Keeps the calling thread, and what it forks or starts from now on, on `cpu`. `sched_setaffinity(2)`.
 pub fn pin(cpu: usize) -> Result {
     if cpu >= CpuSet::MAX_CPU {
-        return Err(BenchError::Unable(format!("CPU {cpu} is beyond the {} this program can name", CpuSet::MAX_CPU)));
+        return Err(crate::unable!("CPU {cpu} is beyond the {} this program can name", CpuSet::MAX_CPU));
     }
     let mut set = CpuSet::new();
     set.set(cpu);

@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::host::HostCard;
 use crate::sampling::{Ended, Series};
 use crate::stats::{Ratio, Rounds, Summary, ratio_of_medians};
-use crate::{BenchError, Result};
+use crate::{BenchError, OrCant, Result};
 
 /// The schema this version writes and reads.
 pub const SCHEMA: &str = "flashfork.bench/2";
@@ -104,10 +104,7 @@ impl Record {
     ) -> Result<Self> {
         let samples: Vec<f64> = samples.into_iter().map(kept).collect();
         let Some(Summary { n, min, p50, p90, p99, max, .. }) = Summary::of(&samples) else {
-            return Err(BenchError::Unable(format!(
-                "{experiment}, method {method}: no usable samples ({} taken)",
-                samples.len()
-            )));
+            return Err(crate::unable!("{experiment}, method {method}: no usable samples ({} taken)", samples.len()));
         };
         let (experiment, method, unit) = (experiment.to_owned(), method.to_owned(), unit.to_owned());
         let (chosen, observed) = (named(chosen), Values::new());
@@ -264,15 +261,15 @@ impl Document {
 
     /// Writes the document to `path` as one line of JSON.
     pub fn write(&self, path: &Path) -> Result {
-        let failed = |error: std::io::Error| BenchError::system(format!("write {}", path.display()), error);
-        File::create(path).and_then(|mut file| self.write_to(&mut file)).map_err(failed)
+        File::create(path)
+            .and_then(|mut file| self.write_to(&mut file))
+            .or_cant(format_args!("write {}", path.display()))
     }
 
     /// Writes it to `path` packed by bzip2, the samples of each round in order of size: which of one record was taken
     /// together with which of another can't be told there.
     pub fn write_packed(&self, path: &Path) -> Result {
-        let failed = |error: std::io::Error| BenchError::system(format!("write {}", path.display()), error);
-        File::create(path).and_then(|file| self.pack_to(file)).map_err(failed)
+        File::create(path).and_then(|file| self.pack_to(file)).or_cant(format_args!("write {}", path.display()))
     }
 
     fn pack_to(&self, file: File) -> std::io::Result<()> {

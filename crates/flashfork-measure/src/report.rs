@@ -7,7 +7,7 @@ mod page;
 
 use std::{fs, io::Write, path::Path};
 
-use crate::{BenchError, Result};
+use crate::{OrCant, Result};
 use crate::{host::HostCard, record::Document};
 
 /// A figure.
@@ -56,29 +56,29 @@ fn standalone(svg: &str, host: &HostCard) -> String {
 /// Writes the report about `document`, with its `findings` in a few sentences and its `figures`, into `dir`, which is
 /// made if it isn't there. Each file is put in place whole; the page comes last.
 pub fn write(document: &Document, findings: &[String], figures: &[Figure], dir: &Path) -> Result {
-    let failed = |error: std::io::Error| BenchError::system(format!("write the report in {}", dir.display()), error);
-    let data = serde_json::to_vec(document).map_err(|error| failed(error.into()))?;
+    let doing = format!("write the report in {}", dir.display());
+    let data = serde_json::to_vec(document).or_cant(&doing)?;
     let mut files: Vec<(String, Vec<u8>)> =
         vec![("data.json".to_owned(), data), ("data.csv".to_owned(), csv::text(document).into_bytes())];
     for figure in figures {
         files.extend(figure.files(&document.host).into_iter().map(|(name, svg)| (name, svg.into_bytes())));
     }
     files.push(("index.html".to_owned(), page::html(document, findings, figures).into_bytes()));
-    fs::create_dir_all(dir).map_err(failed)?;
+    fs::create_dir_all(dir).or_cant(&doing)?;
     for (name, content) in files {
-        let mut file = tempfile::Builder::new().prefix(".flashfork-").tempfile_in(dir).map_err(failed)?;
-        file.write_all(&content).map_err(failed)?;
+        let mut file = tempfile::Builder::new().prefix(".flashfork-").tempfile_in(dir).or_cant(&doing)?;
+        file.write_all(&content).or_cant(&doing)?;
         let everyone_reads = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-        file.as_file().set_permissions(everyone_reads).map_err(failed)?;
-        file.persist(dir.join(name)).map_err(|error| failed(error.error))?;
+        file.as_file().set_permissions(everyone_reads).or_cant(&doing)?;
+        file.persist(dir.join(name)).map_err(|error| error.error).or_cant(&doing)?;
     }
     Ok(())
 }
 
 /// Finds out whether a report can be written into `dir`, before anything is measured.
 pub fn try_place(dir: &Path) -> Result {
-    let failed = |error: std::io::Error| BenchError::system(format!("write a report in {}", dir.display()), error);
-    fs::create_dir_all(dir).map_err(failed)?;
-    tempfile::Builder::new().prefix(".flashfork-").tempfile_in(dir).map_err(failed)?;
+    let doing = format!("write a report in {}", dir.display());
+    fs::create_dir_all(dir).or_cant(&doing)?;
+    tempfile::Builder::new().prefix(".flashfork-").tempfile_in(dir).or_cant(&doing)?;
     Ok(())
 }

@@ -77,6 +77,19 @@ impl<'a> Run<'a> {
         self.progress.over(made)
     }
 
+    /// So many rounds at most, while there is time and nobody wants to stop. An error ends them, and is handed on for
+    /// when what was found before is kept.
+    pub fn rounds(&mut self, most: u32, mut round: impl FnMut(&mut Self, usize) -> Result) -> Result {
+        for made in 0..most as usize {
+            if self.over(made) {
+                break;
+            }
+            round(self, made)?;
+            self.step();
+        }
+        Ok(())
+    }
+
     /// Takes down that a cell can't be measured, and tells the user now.
     pub fn leave_out(&mut self, cell: impl Into<String>, reason: impl Into<String>) {
         let (cell, reason) = (cell.into(), reason.into());

@@ -189,7 +189,7 @@ fn precise<M>(cell: &[Series<M>], precision: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BenchError, Silent};
+    use crate::Silent;
 
     const EFFORT: Effort =
         Effort { warm_up: 1, least: 5, most: 400, precision: 0.02, cap: Duration::from_secs(1_000_000) };
@@ -316,7 +316,7 @@ mod tests {
     fn a_failed_visit_ends_it_and_what_was_taken_is_kept() {
         let mut steps = StopAfter(u64::MAX, 0);
         let (sampled, failed) = sample(2, &EFFORT, 1, &mut steps, |cell, round| match round {
-            4 => Err(BenchError::Unable("the worker is gone".into())),
+            4 => Err(crate::unable!("the worker is gone")),
             _ => Ok(vec![((), vec![cell as f64 + 1.0])]),
         });
         assert_eq!(failed.unwrap_err().to_string(), "the worker is gone");

@@ -54,7 +54,7 @@ enum Line<T> {
 
 /// The error of a worker that answers another question than was asked: a defect.
 pub fn unexpected(reply: &impl std::fmt::Debug) -> BenchError {
-    BenchError::Unable(format!("a worker answered another question than was asked: {reply:?}"))
+    crate::unable!("a worker answered another question than was asked: {reply:?}")
 }
 
 /// ": text", or nothing for an empty text.

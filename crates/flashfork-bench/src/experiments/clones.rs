@@ -54,7 +54,47 @@ impl Experiment for ClonesOptions {
     const PAGE: fn(&Document) -> String = report;
 
     fn measure(&self, run: &mut Run) -> Result {
-        measure(self, run)
+        let size = self.size.0;
+        let methods = parent::of_any_size(run);
+        run.begin("clones", methods.len() as u64 * u64::from(self.rounds));
+        // One after the other: a thousand clones of one method would disturb the others.
+        for method in methods {
+            run.go_on()?;
+            if run.no_time_for(method.as_ref()) {
+                continue;
+            }
+            let count = if method == Method::Seal { self.count } else { self.others };
+            let each =
+                (u64::from(self.pages) << 12) + (256 << 10) + if method == Method::Seal { 0 } else { size / 256 };
+            let needed = method.memory_needed(size) + u64::from(count) * each + RESERVE;
+            memory::require(
+                &memory::headroom()?,
+                format!("{count} clones of {}, method {method},", show(size)),
+                needed,
+            )?;
+            let counter = Counter::new();
+            let mut worker = Spec::here(method, size)?.start::<ClonesSubject>()?;
+            let mut samples = Samples::default();
+            let done = run.rounds(self.rounds, |_, round| {
+                let ask = Ask::Make { count, pages: self.pages, seed: round as u64 };
+                samples.take(&mut worker, &ask, count, &counter)
+            });
+            let Samples { seconds, forks, bytes } = samples;
+            for (measure, unit, samples) in
+                [("alive", "s", seconds), ("forks", "s", forks), ("memory_each", "bytes", bytes)]
+            {
+                let chosen = json!({
+                    "measure": measure,
+                    "size": size,
+                    "count": count,
+                    "pages_written": self.pages,
+                    "counted_by": counter.name(),
+                });
+                run.keep(Row::of(method.as_ref(), unit, chosen), samples)?;
+            }
+            done?;
+        }
+        Ok(())
     }
 }
 
@@ -64,50 +104,6 @@ struct Samples {
     seconds: Vec<f64>,
     forks: Vec<f64>,
     bytes: Vec<f64>,
-}
-
-fn measure(options: &ClonesOptions, run: &mut Run) -> Result {
-    let size = options.size.0;
-    let methods = parent::of_any_size(run);
-    run.begin("clones", methods.len() as u64 * u64::from(options.rounds));
-    // One after the other: a thousand clones of one method would disturb the others.
-    for method in methods {
-        run.go_on()?;
-        if run.no_time_for(method.as_ref()) {
-            continue;
-        }
-        let count = if method == Method::Seal { options.count } else { options.others };
-        let each = (u64::from(options.pages) << 12) + (256 << 10) + if method == Method::Seal { 0 } else { size / 256 };
-        let needed = method.memory_needed(size) + u64::from(count) * each + RESERVE;
-        memory::require(&memory::headroom()?, format!("{count} clones of {}, method {method},", show(size)), needed)?;
-        let counter = Counter::new();
-        let mut worker = Spec::here(method, size)?.start::<ClonesSubject>()?;
-        let mut samples = Samples::default();
-        let mut done = Ok(());
-        for round in 0..options.rounds {
-            if done.is_err() || run.over(round as usize) {
-                break;
-            }
-            let ask = Ask::Make { count, pages: options.pages, seed: u64::from(round) };
-            done = samples.take(&mut worker, &ask, count, &counter);
-            run.step();
-        }
-        let Samples { seconds, forks, bytes } = samples;
-        for (measure, unit, samples) in
-            [("alive", "s", seconds), ("forks", "s", forks), ("memory_each", "bytes", bytes)]
-        {
-            let chosen = json!({
-                "measure": measure,
-                "size": size,
-                "count": count,
-                "pages_written": options.pages,
-                "counted_by": counter.name(),
-            });
-            run.keep(Row::of(method.as_ref(), unit, chosen), samples)?;
-        }
-        done?;
-    }
-    Ok(())
 }
 
 impl Samples {

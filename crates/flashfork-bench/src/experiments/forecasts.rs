@@ -45,7 +45,18 @@ impl Experiment for AdviseOptions {
     const PAGE: fn(&Document) -> String = report;
 
     fn measure(&self, run: &mut Run) -> Result {
-        measure(self, run)
+        let needed = Shape::ALL.iter().map(|shape| shape.bytes()).sum::<u64>() + RESERVE;
+        memory::require(&memory::headroom()?, "five processes of different shapes".to_owned(), needed)?;
+        let mut cells = Shape::ALL.into_iter().map(Cell::start).collect::<Result<Vec<_>, _>>()?;
+        run.begin("forecasts and forks", u64::from(self.rounds));
+        let done = run.rounds(self.rounds, |run, _| {
+            let model = CostModel::calibrate().map_err(BenchError::unable)?;
+            cells.iter_mut().try_for_each(|cell| cell.visit(&model, run.progress))
+        });
+        for cell in cells {
+            cell.keep(run)?;
+        }
+        done
     }
 }
 
@@ -67,7 +78,7 @@ impl Cell {
         let pid = self.worker.pid() as i32;
         let advice = flashfork_advise::process(pid, model, None, &|| progress.interrupted()).map_err(failed)?;
         let now = advice.forecast.of(Engine::Now).and_then(|now| now.fork_us);
-        let now = now.ok_or_else(|| BenchError::Unable("there is no forecast for a process as it is".into()))?;
+        let now = now.ok_or_else(|| unable!("there is no forecast for a process as it is"))?;
         let forks = self.worker.ask(&FORKS)?;
         self.forecasts.push(vec![now]);
         self.forks.push(forks);
@@ -81,33 +92,6 @@ impl Cell {
         }
         Ok(())
     }
-}
-
-fn measure(options: &AdviseOptions, run: &mut Run) -> Result {
-    let needed = Shape::ALL.iter().map(|shape| shape.bytes()).sum::<u64>() + RESERVE;
-    memory::require(&memory::headroom()?, "five processes of different shapes".to_owned(), needed)?;
-    let mut cells = Shape::ALL.into_iter().map(Cell::start).collect::<Result<Vec<_>, _>>()?;
-    run.begin("forecasts and forks", u64::from(options.rounds));
-    let mut done = Ok(());
-    for made in 0..options.rounds {
-        if run.over(made as usize) {
-            break;
-        }
-        done = round(&mut cells, run.progress);
-        if done.is_err() {
-            break;
-        }
-        run.step();
-    }
-    for cell in cells {
-        cell.keep(run)?;
-    }
-    done
-}
-
-fn round(cells: &mut [Cell], progress: &dyn Progress) -> Result {
-    let model = CostModel::calibrate().map_err(BenchError::unable)?;
-    cells.iter_mut().try_for_each(|cell| cell.visit(&model, progress))
 }
 
 /// A shape's forecast and its forks, medians in microseconds.

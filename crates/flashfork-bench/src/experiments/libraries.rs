@@ -44,40 +44,36 @@ impl Experiment for LibrariesOptions {
     const PAGE: fn(&Document) -> String = report;
 
     fn measure(&self, run: &mut Run) -> Result {
-        measure(self, run)
+        let work = WorkDir::new(None)?;
+        run.begin("compiling libraries", u64::from(self.count));
+        let libraries = compile(work.path(), self.count, run)?;
+        run.begin("loading them", Way::ALL.len() as u64);
+        let cpu = pin::chosen_cpu()?;
+        let mut workers = Vec::new();
+        for way in Way::ALL {
+            let spec = Spec { way, libraries: libraries.clone(), cpu };
+            let worker =
+                Worker::<LibrariesSubject>::start(format!("{} libraries, {}", self.count, way.as_ref()), &spec)?;
+            workers.push(worker);
+            run.step();
+        }
+        let cells: Vec<(usize, Task)> =
+            Task::ALL.into_iter().flat_map(|task| (0..workers.len()).map(move |worker| (worker, task))).collect();
+        let effort = Effort::rounds(self.rounds as usize);
+        let taken = run.sample("clones", effort, cells.len(), u64::from(self.count), |cell, _| {
+            let (worker, task) = cells[cell];
+            let phases = workers[worker].ask(&Ask { task, count: BATCH })?;
+            let all = |of: fn(&Phases) -> f64| phases.iter().map(of).collect();
+            Ok(vec![("fork", all(|phases| phases.fork)), ("cycle", all(|phases| phases.cycle))])
+        });
+        taken.keep(run, |cell, measure| {
+            let (worker, task) = cells[cell];
+            let ready = workers[worker].ready();
+            let chosen = json!({ "measure": measure, "libraries": self.count, "task": task.as_ref() });
+            let observed = json!({ "sealed_bytes": ready.sealed, "mappings": ready.mappings });
+            Row::of(Way::ALL[worker].as_ref(), "us", chosen).beside(observed)
+        })
     }
-}
-
-fn measure(options: &LibrariesOptions, run: &mut Run) -> Result {
-    let work = WorkDir::new(None)?;
-    run.begin("compiling libraries", u64::from(options.count));
-    let libraries = compile(work.path(), options.count, run)?;
-    run.begin("loading them", Way::ALL.len() as u64);
-    let cpu = pin::chosen_cpu()?;
-    let mut workers = Vec::new();
-    for way in Way::ALL {
-        let spec = Spec { way, libraries: libraries.clone(), cpu };
-        let worker =
-            Worker::<LibrariesSubject>::start(format!("{} libraries, {}", options.count, way.as_ref()), &spec)?;
-        workers.push(worker);
-        run.step();
-    }
-    let cells: Vec<(usize, Task)> =
-        Task::ALL.into_iter().flat_map(|task| (0..workers.len()).map(move |worker| (worker, task))).collect();
-    let effort = Effort::rounds(options.rounds as usize);
-    let taken = run.sample("clones", effort, cells.len(), u64::from(options.count), |cell, _| {
-        let (worker, task) = cells[cell];
-        let phases = workers[worker].ask(&Ask { task, count: BATCH })?;
-        let all = |of: fn(&Phases) -> f64| phases.iter().map(of).collect();
-        Ok(vec![("fork", all(|phases| phases.fork)), ("cycle", all(|phases| phases.cycle))])
-    });
-    taken.keep(run, |cell, measure| {
-        let (worker, task) = cells[cell];
-        let ready = workers[worker].ready();
-        let chosen = json!({ "measure": measure, "libraries": options.count, "task": task.as_ref() });
-        let observed = json!({ "sealed_bytes": ready.sealed, "mappings": ready.mappings });
-        Row::of(Way::ALL[worker].as_ref(), "us", chosen).beside(observed)
-    })
 }
 
 /// The source of a library: a table relocated when it is loaded, data, and a function that uses both.

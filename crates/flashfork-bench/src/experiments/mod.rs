@@ -66,9 +66,9 @@ pub fn workers() -> impl Iterator<Item = Registered> {
 
 /// The figure of `document`: that of the first experiment which has one and records in it.
 pub fn figure(document: &Document) -> Result<String> {
-    ALL.iter().find_map(|entry| entry.figure(document)).unwrap_or_else(|| {
-        Err(BenchError::Unable("there are no records in it of an experiment that has a figure".to_owned()))
-    })
+    ALL.iter()
+        .find_map(|entry| entry.figure(document))
+        .unwrap_or_else(|| Err(unable!("there are no records in it of an experiment that has a figure")))
 }
 
 #[cfg(test)]

@@ -36,36 +36,32 @@ impl Experiment for ProfileOptions {
     const PAGE: fn(&Document) -> String = text;
 
     fn measure(&self, run: &mut Run) -> Result {
-        measure(self, run)
-    }
-}
-
-fn measure(options: &ProfileOptions, run: &mut Run) -> Result {
-    let (method, size) = (Method::Fork4k, options.size.0);
-    memory::require(&memory::headroom()?, format!("{}", options.size), method.memory_needed(size))?;
-    let dir = WorkDir::new(None)?;
-    let file = dir.path().join("perf.data");
-    run.begin("filling memory", 1);
-    let mut worker = Spec::here(method, size)?.start::<ForkSubject>()?;
-    run.step();
-    run.begin("forking under perf", options.seconds);
-    let recording = Recording::start(worker.pid(), &file)?;
-    let (begin, mut shown) = (Instant::now(), 0);
-    while begin.elapsed() < Duration::from_secs(options.seconds) && !run.interrupted() {
-        let batch = Batch { probe: Probe::Exit, samples: usize::MAX, budget: 200_000, start: None, seed: 1 };
-        worker.ask(&Ask::Batch(batch))?;
-        while shown < begin.elapsed().as_secs().min(options.seconds) {
-            run.step();
-            shown += 1;
+        let (method, size) = (Method::Fork4k, self.size.0);
+        memory::require(&memory::headroom()?, format!("{}", self.size), method.memory_needed(size))?;
+        let dir = WorkDir::new(None)?;
+        let file = dir.path().join("perf.data");
+        run.begin("filling memory", 1);
+        let mut worker = Spec::here(method, size)?.start::<ForkSubject>()?;
+        run.step();
+        run.begin("forking under perf", self.seconds);
+        let recording = Recording::start(worker.pid(), &file)?;
+        let (begin, mut shown) = (Instant::now(), 0);
+        while begin.elapsed() < Duration::from_secs(self.seconds) && !run.interrupted() {
+            let batch = Batch { probe: Probe::Exit, samples: usize::MAX, budget: 200_000, start: None, seed: 1 };
+            worker.ask(&Ask::Batch(batch))?;
+            while shown < begin.elapsed().as_secs().min(self.seconds) {
+                run.step();
+                shown += 1;
+            }
         }
+        recording.stop()?;
+        let shares = perf::shares(&file)?;
+        for (symbol, share) in shares.iter().take(KEPT) {
+            let chosen = json!({ "measure": "share_of_time", "size": size, "function": symbol });
+            run.keep(Row::of(method.as_ref(), "ratio", chosen), vec![*share])?;
+        }
+        Ok(())
     }
-    recording.stop()?;
-    let shares = perf::shares(&file)?;
-    for (symbol, share) in shares.iter().take(KEPT) {
-        let chosen = json!({ "measure": "share_of_time", "size": size, "function": symbol });
-        run.keep(Row::of(method.as_ref(), "ratio", chosen), vec![*share])?;
-    }
-    Ok(())
 }
 
 fn text(document: &Document) -> String {

@@ -75,46 +75,42 @@ impl Experiment for RedisOptions {
     const PAGE: fn(&Document) -> String = report;
 
     fn measure(&self, run: &mut Run) -> Result {
-        measure(self, run)
-    }
-}
-
-fn measure(options: &RedisOptions, run: &mut Run) -> Result {
-    let shim = &options.preload.clone().map_or_else(|| run.here.shim(), Ok)?;
-    let size = options.size.0;
-    // The data, the allocator's share, what a snapshot's clone makes copy, and the dump on a file system that may be
-    // memory.
-    memory::require(&memory::headroom()?, format!("a Redis with {}", show(size)), 3 * size + RESERVE)?;
-    let methods = parent::of_any_size(run);
-    let mut samples: Vec<Samples> = methods.iter().map(|_| Samples::default()).collect();
-    let mut left_out = vec![None; methods.len()];
-    let mut random = fastrand::Rng::with_seed(size);
-    run.begin("servers", u64::from(options.rounds) * methods.len() as u64);
-    let mut done = Ok(());
-    'rounds: for round in 0..options.rounds {
-        for index in shuffled_round(methods.len(), &mut random) {
-            if run.over(round as usize) {
-                break 'rounds;
-            }
-            if left_out[index].is_none() {
-                match visit(options, methods[index], shim, &mut samples[index], random.u64(..)) {
-                    Ok(why) => left_out[index] = why,
-                    Err(error) => {
-                        done = Err(error);
-                        break 'rounds;
+        let shim = &self.preload.clone().map_or_else(|| run.here.shim(), Ok)?;
+        let size = self.size.0;
+        // The data, the allocator's share, what a snapshot's clone makes copy, and the dump on a file system that may be
+        // memory.
+        memory::require(&memory::headroom()?, format!("a Redis with {}", show(size)), 3 * size + RESERVE)?;
+        let methods = parent::of_any_size(run);
+        let mut samples: Vec<Samples> = methods.iter().map(|_| Samples::default()).collect();
+        let mut left_out = vec![None; methods.len()];
+        let mut random = fastrand::Rng::with_seed(size);
+        run.begin("servers", u64::from(self.rounds) * methods.len() as u64);
+        let mut done = Ok(());
+        'rounds: for round in 0..self.rounds {
+            for index in shuffled_round(methods.len(), &mut random) {
+                if run.over(round as usize) {
+                    break 'rounds;
+                }
+                if left_out[index].is_none() {
+                    match visit(self, methods[index], shim, &mut samples[index], random.u64(..)) {
+                        Ok(why) => left_out[index] = why,
+                        Err(error) => {
+                            done = Err(error);
+                            break 'rounds;
+                        }
                     }
                 }
+                run.step();
             }
-            run.step();
         }
-    }
-    for ((method, samples), why) in methods.into_iter().zip(samples).zip(left_out) {
-        match why {
-            Some(why) => run.leave_out(method.as_ref(), why),
-            None => keep(run, method, options, samples)?,
+        for ((method, samples), why) in methods.into_iter().zip(samples).zip(left_out) {
+            match why {
+                Some(why) => run.leave_out(method.as_ref(), why),
+                None => keep(run, method, self, samples)?,
+            }
         }
+        done
     }
-    done
 }
 
 /// One server's round; or why there can be none.
@@ -143,7 +139,7 @@ fn visit(
     server.stop()?;
     latencies.sort_unstable();
     if latencies.is_empty() {
-        return Err(BenchError::Unable("Redis answered nothing".into()));
+        return Err(unable!("Redis answered nothing"));
     }
     samples.rates.push(latencies.len() as f64 / seconds);
     for (kept, (percentile, ..)) in samples.latencies.iter_mut().zip(PAPER) {

@@ -90,43 +90,39 @@ impl Experiment for RollbackOptions {
     const PAGE: fn(&Document) -> String = report;
 
     fn measure(&self, run: &mut Run) -> Result {
-        measure(self, run)
-    }
-}
-
-fn measure(options: &RollbackOptions, run: &mut Run) -> Result {
-    let size = options.size.0;
-    memory::require(&memory::headroom()?, format!("two regions of {}", show(size)), 2 * size + RESERVE)?;
-    pin::pin(pin::chosen_cpu()?)?;
-    run.begin("preparing regions", WAYS.len() as u64);
-    let mut regions = Vec::new();
-    for (name, pages) in WAYS {
-        let region = prepare(size, pages)?;
-        run.step();
-        if pages == Pages::Auto && region.huge() < region.range().len() {
-            run.leave_out(name, "the kernel gave no 2 MB pages for all of it");
-        } else {
-            regions.push((name, region));
+        let size = self.size.0;
+        memory::require(&memory::headroom()?, format!("two regions of {}", show(size)), 2 * size + RESERVE)?;
+        pin::pin(pin::chosen_cpu()?)?;
+        run.begin("preparing regions", WAYS.len() as u64);
+        let mut regions = Vec::new();
+        for (name, pages) in WAYS {
+            let region = prepare(size, pages)?;
+            run.step();
+            if pages == Pages::Auto && region.huge() < region.range().len() {
+                run.leave_out(name, "the kernel gave no 2 MB pages for all of it");
+            } else {
+                regions.push((name, region));
+            }
         }
+        let cells: Vec<(usize, usize)> = (0..regions.len()).flat_map(|r| WRITTEN.map(|written| (r, written))).collect();
+        let effort = if self.quick { Effort::precise(0.05, 5..=20, 10) } else { Effort::precise(0.02, 20..=100, 60) };
+        let mut random = fastrand::Rng::with_seed(size);
+        let taken = run.sample("rollbacks", effort, cells.len(), size, |cell, _| {
+            let (region, written) = cells[cell];
+            visit(&mut regions[region].1, written, &mut random)
+        });
+        taken.keep(run, |cell, measure| {
+            let (region, written) = cells[cell];
+            Row::of(regions[region].0, "us", json!({ "measure": measure, "size": size, "pages_written": written }))
+        })?;
+        drop(regions);
+        run.go_on()?;
+        measure_process(self, run)?;
+        run.go_on()?;
+        measure_cycles::<CycleSubject>("", &SIZES, size, self, run)?;
+        run.go_on()?;
+        measure_cycles::<ProcessSubject>(WHOLE, &PROCESS_SIZES, size.min(LARGEST_PROCESS), self, run)
     }
-    let cells: Vec<(usize, usize)> = (0..regions.len()).flat_map(|r| WRITTEN.map(|written| (r, written))).collect();
-    let effort = if options.quick { Effort::precise(0.05, 5..=20, 10) } else { Effort::precise(0.02, 20..=100, 60) };
-    let mut random = fastrand::Rng::with_seed(size);
-    let taken = run.sample("rollbacks", effort, cells.len(), size, |cell, _| {
-        let (region, written) = cells[cell];
-        visit(&mut regions[region].1, written, &mut random)
-    });
-    taken.keep(run, |cell, measure| {
-        let (region, written) = cells[cell];
-        Row::of(regions[region].0, "us", json!({ "measure": measure, "size": size, "pages_written": written }))
-    })?;
-    drop(regions);
-    run.go_on()?;
-    measure_process(options, run)?;
-    run.go_on()?;
-    measure_cycles::<CycleSubject>("", &SIZES, size, options, run)?;
-    run.go_on()?;
-    measure_cycles::<ProcessSubject>(WHOLE, &PROCESS_SIZES, size.min(LARGEST_PROCESS), options, run)
 }
 
 /// Whole cycles, each kind in its own worker: what a region has found out by timing stays there. `of`: with what the
@@ -189,7 +185,7 @@ fn measure_process(options: &RollbackOptions, run: &mut Run) -> Result {
 
 /// A sealed region; each page begins with its number.
 fn prepare(size: u64, pages: Pages) -> Result<Region> {
-    let size = usize::try_from(size).map_err(|_| BenchError::Unable(format!("{size} bytes can't be addressed")))?;
+    let size = usize::try_from(size).map_err(|_| unable!("{size} bytes can't be addressed"))?;
     let mut region = Region::map(size, pages).map_err(unable)?;
     region.go_back_by(Some(Way::Drop));
     for (number, page) in bytes(&mut region).chunks_exact_mut(PAGE).enumerate() {

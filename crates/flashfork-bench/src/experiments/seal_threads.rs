@@ -49,7 +49,42 @@ impl Experiment for SealThreadsOptions {
     const PAGE: fn(&Document) -> String = report;
 
     fn measure(&self, run: &mut Run) -> Result {
-        measure(self, run)
+        let cpu = pin::chosen_cpu()?;
+        let Some(other_cpu) = pin::allowed_cpus()?.into_iter().find(|other| *other != cpu) else {
+            return Err(unable!("with one CPU every thread waits for the others: two are needed"));
+        };
+        for Size(size) in each_once(self.sizes.iter().copied()) {
+            memory::require(&memory::headroom()?, format!("a process of {}", show(size)), size + RESERVE)?;
+            let mut cells = Vec::new();
+            for threads in each_once(self.threads.iter().copied()) {
+                for pages in [Pages::Small, Pages::Auto] {
+                    let spec = Spec { size, threads, cpu, other_cpu };
+                    let (pauses, stops, seconds, counts, means, longest) = Default::default();
+                    cells.push(Cell { spec, pages, pauses, stops, seconds, counts, means, longest });
+                }
+            }
+            run.begin(&format!("{}: sealing", show(size)), u64::from(self.rounds) * cells.len() as u64);
+            let mut done = Ok(());
+            'rounds: for (made, order) in
+                shuffled_rounds(self.rounds as usize, cells.len(), size).into_iter().enumerate()
+            {
+                for index in order {
+                    if run.over(made) {
+                        break 'rounds;
+                    }
+                    done = cells[index].visit();
+                    if done.is_err() {
+                        break 'rounds;
+                    }
+                    run.step();
+                }
+            }
+            for cell in cells {
+                cell.keep(run)?;
+            }
+            done?;
+        }
+        Ok(())
     }
 }
 
@@ -65,45 +100,6 @@ struct Cell {
     counts: Vec<f64>,
     means: Vec<f64>,
     longest: Vec<f64>,
-}
-
-fn measure(options: &SealThreadsOptions, run: &mut Run) -> Result {
-    let cpu = pin::chosen_cpu()?;
-    let Some(other_cpu) = pin::allowed_cpus()?.into_iter().find(|other| *other != cpu) else {
-        return Err(BenchError::Unable("with one CPU every thread waits for the others: two are needed".into()));
-    };
-    for Size(size) in each_once(options.sizes.iter().copied()) {
-        memory::require(&memory::headroom()?, format!("a process of {}", show(size)), size + RESERVE)?;
-        let mut cells = Vec::new();
-        for threads in each_once(options.threads.iter().copied()) {
-            for pages in [Pages::Small, Pages::Auto] {
-                let spec = Spec { size, threads, cpu, other_cpu };
-                let (pauses, stops, seconds, counts, means, longest) = Default::default();
-                cells.push(Cell { spec, pages, pauses, stops, seconds, counts, means, longest });
-            }
-        }
-        run.begin(&format!("{}: sealing", show(size)), u64::from(options.rounds) * cells.len() as u64);
-        let mut done = Ok(());
-        'rounds: for (made, order) in
-            shuffled_rounds(options.rounds as usize, cells.len(), size).into_iter().enumerate()
-        {
-            for index in order {
-                if run.over(made) {
-                    break 'rounds;
-                }
-                done = cells[index].visit();
-                if done.is_err() {
-                    break 'rounds;
-                }
-                run.step();
-            }
-        }
-        for cell in cells {
-            cell.keep(run)?;
-        }
-        done?;
-    }
-    Ok(())
 }
 
 impl Cell {
@@ -147,12 +143,12 @@ impl Cell {
 
 /// What a shell's `kill -STOP` and `kill -CONT` do, one right after the other has taken hold.
 fn stop_and_continue(pid: u32) -> Result {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(BenchError::Unable("a worker has no id".into()))?;
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(unable!("a worker has no id"))?;
     let send = |signal| kill_process(pid, signal).or_cant("stop or continue a worker");
     send(Signal::STOP)?;
     match waitpid(Some(pid), WaitOptions::UNTRACED) {
         Ok(Some((_, status))) if status.stopped() => {}
-        Ok(_) => return Err(BenchError::Unable("a worker ended when it should have stopped".into())),
+        Ok(_) => return Err(unable!("a worker ended when it should have stopped")),
         Err(errno) => return Err(BenchError::system("wait for a worker to stop", errno)),
     }
     send(Signal::CONT)

@@ -76,10 +76,7 @@ impl Experiment for VmJobsOptions {
         memory::require(&memory::headroom()?, "templates and their clones".to_owned(), needed)?;
         let image = run.here.cache("bench")?.join("vm-jobs.ext4");
         let disk = File::open(&image).map_err(|error| {
-            BenchError::Unable(format!(
-                "no disk for the guests at {}: {error}; make it with scripts/vm-jobs-image",
-                image.display()
-            ))
+            unable!("no disk for the guests at {}: {error}; make it with scripts/vm-jobs-image", image.display())
         })?;
         let guest = linux::guest(run)?;
         run.begin("templates of guests that wait for jobs", kinds.len() as u64);

@@ -98,9 +98,7 @@ impl Experiment for VmTreeOptions {
         let disks = run.here.cache("bench")?.join("vm-tree");
         if let Some(missing) = ["database", "whole"].iter().chain(&APPS).find(|name| !disks.join(name).is_file()) {
             let disks = disks.display();
-            return Err(BenchError::Unable(format!(
-                "no disk {missing} in {disks}; make the disks with scripts/vm-tree-images"
-            )));
+            return Err(unable!("no disk {missing} in {disks}; make the disks with scripts/vm-tree-images"));
         }
         // Of each application a template and a machine.
         let needed = 2 * APPS.len() as u64 * (u64::from(MEMORY_MIB) << 20) + RESERVE;

@@ -162,7 +162,7 @@ fn size(record: &Record) -> Option<u64> {
 }
 
 fn positive(samples: &[f64], whose: &str) -> Result<Summary> {
-    Summary::of(samples).filter(|summary| summary.min > 0.0).ok_or_else(|| {
-        BenchError::Unable(format!("the samples of {whose} are not all above zero: no place on a logarithmic axis"))
-    })
+    Summary::of(samples)
+        .filter(|summary| summary.min > 0.0)
+        .ok_or_else(|| unable!("the samples of {whose} are not all above zero: no place on a logarithmic axis"))
 }

@@ -31,7 +31,7 @@ fn figure(
     caption: impl Into<String>,
     plots: impl IntoIterator<Item = Plot>,
 ) -> Result<Option<Figure>> {
-    let draw = |plot: Plot| plot.draw().map_err(|error| BenchError::Unable(format!("can't draw a figure: {error}")));
+    let draw = |plot: Plot| plot.draw().map_err(|error| unable!("can't draw a figure: {error}"));
     let pictures: Vec<String> = plots.into_iter().map(draw).collect::<Result<_>>()?;
     let figure = Figure { name: name.into(), title: title.into(), caption: caption.into(), pictures };
     Ok((!figure.pictures.is_empty()).then_some(figure))

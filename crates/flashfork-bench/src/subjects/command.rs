@@ -41,13 +41,13 @@ pub fn compile(command: &mut Command) -> Result {
     let words = String::from_utf8_lossy(&output.stderr);
     let last: Vec<&str> =
         words.lines().rev().filter(|line| line.contains("rror") || line.contains("cannot")).take(3).collect();
-    Err(BenchError::Unable(format!("can't compile ({}): {}", output.status, last.join("; "))))
+    Err(unable!("can't compile ({}): {}", output.status, last.join("; ")))
 }
 
 /// Compiles a C file.
 pub fn cc(options: &[&str], source: &Path, to: &Path) -> Result {
     compile(Command::new("cc").args(options).arg("-o").arg(to).arg(source))
-        .map_err(|error| BenchError::Unable(format!("{error} (C needs Debian's packages gcc and libc6-dev)")))
+        .map_err(|error| unable!("{error} (C needs Debian's packages gcc and libc6-dev)"))
 }
 
 /// What a program has printed.

@@ -98,7 +98,7 @@ pub fn prepare(method: Method, expected: u64) -> Result<Option<Sealed>> {
 
 /// Drops what reads have put into the page tables that a fork copies, as the policy of the shim does.
 pub fn drop_refills() -> Result {
-    let failed = |error| BenchError::Unable(format!("what was read can't be dropped: {error:?}"));
+    let failed = |error| unable!("what was read can't be dropped: {error:?}");
     flashfork_core::drop_refills().map(drop).map_err(failed)
 }
 

@@ -24,10 +24,10 @@ pub struct Facts {
 impl Facts {
     /// Reads them from `/proc/self`.
     pub fn read(region: &Region) -> Result<Self> {
-        let failed = |error: procfs::ProcError| BenchError::system("read /proc/self", io_error(error));
-        let process = Process::myself().map_err(failed)?;
-        let status = process.status().map_err(failed)?;
-        let maps = process.smaps().map_err(failed)?;
+        let doing = "read /proc/self";
+        let process = Process::myself().or_cant(doing)?;
+        let status = process.status().or_cant(doing)?;
+        let maps = process.smaps().or_cant(doing)?;
         let (begin, end) = (region.address(), region.address() + region.bytes());
         let huge: u64 = maps
             .iter()
@@ -42,10 +42,6 @@ impl Facts {
             huge_fraction: if region.bytes() == 0 { 0.0 } else { huge as f64 / region.bytes() as f64 },
         })
     }
-}
-
-fn io_error(error: procfs::ProcError) -> std::io::Error {
-    std::io::Error::other(error)
 }
 
 #[cfg(test)]

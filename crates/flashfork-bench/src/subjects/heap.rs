@@ -29,15 +29,17 @@ pub struct HeapPages {
     pub huge: u64,
 }
 
+const READ: &str = "read what pages a heap is made of";
+
 impl HeapPages {
     /// Of this process: `/proc/self/smaps_rollup`.
     pub fn of_this_process() -> Result<Self> {
-        Process::myself().and_then(|process| Self::read(&process)).map_err(failed)
+        Process::myself().and_then(|process| Self::read(&process)).or_cant(READ)
     }
 
     /// Of another process of this user.
     pub fn of(pid: i32) -> Result<Self> {
-        Process::new(pid).and_then(|process| Self::read(&process)).map_err(failed)
+        Process::new(pid).and_then(|process| Self::read(&process)).or_cant(READ)
     }
 
     /// The share on huge pages, 0 to 1.
@@ -59,10 +61,6 @@ impl HeapPages {
         let sum = |key| rollup.memory_map_rollup.iter().filter_map(|map| map.extension.map.get(key)).sum();
         Ok(Self { anonymous: sum("Anonymous"), huge: sum("AnonHugePages") })
     }
-}
-
-fn failed(error: procfs::ProcError) -> BenchError {
-    BenchError::system("read what pages a heap is made of", std::io::Error::other(error))
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use crate::prelude::*;
 use procfs::process::Process;
 use procfs::{Current, Meminfo};
 
+const COUNT: &str = "count the memory of clones";
+
 #[derive(Debug)]
 pub enum Counter {
     /// What processes started from now on are charged with.
@@ -44,13 +46,12 @@ impl Counter {
         match self {
             Self::Cgroup(group) => {
                 let path = group.dir.join(group.usage);
-                let failed = |error| BenchError::system(format!("read {}", path.display()), error);
-                let text = fs::read_to_string(&path).map_err(failed)?;
-                text.trim().parse().map_err(|_| BenchError::Unable(format!("{} is no number", path.display())))
+                let text = fs::read_to_string(&path).or_cant(format_args!("read {}", path.display()))?;
+                text.trim().parse().map_err(|_| unable!("{} is no number", path.display()))
             }
             Self::MemAvailable => {
-                let free = Meminfo::current().map_err(failed)?.mem_available;
-                let free = free.ok_or_else(|| BenchError::Unable("/proc/meminfo has no MemAvailable".into()))?;
+                let free = Meminfo::current().or_cant(COUNT)?.mem_available;
+                let free = free.ok_or_else(|| unable!("/proc/meminfo has no MemAvailable"))?;
                 Ok(-(free as f64))
             }
         }
@@ -107,12 +108,8 @@ fn places(own: &str) -> Vec<(PathBuf, PathBuf, &'static str)> {
 
 /// The proportional share of memory that a process maps.
 pub fn mapped(pid: u32) -> Result<u64> {
-    let rollup = Process::new(pid.cast_signed()).and_then(|process| process.smaps_rollup()).map_err(failed)?;
+    let rollup = Process::new(pid.cast_signed()).and_then(|process| process.smaps_rollup()).or_cant(COUNT)?;
     Ok(rollup.memory_map_rollup.iter().filter_map(|map| map.extension.map.get("Pss")).sum())
-}
-
-fn failed(error: procfs::ProcError) -> BenchError {
-    BenchError::system("count the memory of clones", std::io::Error::other(error))
 }
 
 #[cfg(test)]

@@ -17,8 +17,7 @@ pub struct Pool {
 impl Pool {
     /// Reads `/proc/meminfo`.
     pub fn read() -> Result<Self> {
-        let info = Meminfo::current()
-            .map_err(|error| BenchError::system("read /proc/meminfo", std::io::Error::other(error)))?;
+        let info = Meminfo::current().or_cant("read /proc/meminfo")?;
         // Reserved pages are free, but promised to somebody.
         let free = info.hugepages_free.unwrap_or(0).saturating_sub(info.hugepages_rsvd.unwrap_or(0));
         Ok(Self { total: info.hugepages_total.unwrap_or(0), free, page_size: info.hugepagesize.unwrap_or(HUGE) })

@@ -53,15 +53,15 @@ impl Warm {
         if bytes == 0 {
             return Ok(Self { at: 0, bytes });
         }
-        let failed = |errno| BenchError::system("touch memory", errno);
+        let doing = "touch memory";
         // SAFETY: a new mapping at an address of the kernel's choice, which nobody else knows of until it is gone.
         unsafe {
             let at = mmap_anonymous(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-            let at = at.map_err(failed)?;
+            let at = at.or_cant(doing)?;
             let warm = Self { at: at as usize, bytes };
             // Without huge pages of its own the kernel has the small ones that it makes them of.
             let _ = madvise(at, bytes, Advice::LinuxHugepage);
-            madvise(at, bytes, Advice::LinuxPopulateWrite).map_err(failed)?;
+            madvise(at, bytes, Advice::LinuxPopulateWrite).or_cant(doing)?;
             Ok(warm)
         }
     }

@@ -32,7 +32,7 @@ impl Region {
 
     /// The same, but touches nothing.
     pub fn mapped(method: Method, size: u64) -> Result<Self> {
-        let size = usize::try_from(size).map_err(|_| BenchError::Unable(format!("{size} bytes can't be addressed")))?;
+        let size = usize::try_from(size).map_err(|_| unable!("{size} bytes can't be addressed"))?;
         let size = size.next_multiple_of(if method == Method::Hugetlb { HUGE } else { PAGE });
         if size == 0 {
             return Ok(Self { base: NonNull::dangling(), words: 0 });

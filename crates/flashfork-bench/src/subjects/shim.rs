@@ -53,8 +53,7 @@ impl ShimStats {
     /// Reads the counters. Fails when nothing was sealed: what was measured then was plain fork.
     pub fn read(&self) -> Result<ShimReport> {
         let bytes = std::fs::read(&self.path).or_cant(format_args!("read {}", self.path.display()))?;
-        report(&bytes)
-            .map_err(|why| BenchError::Unable(format!("the shim sealed nothing in the fuzzed program: {why}")))
+        report(&bytes).map_err(|why| unable!("the shim sealed nothing in the fuzzed program: {why}"))
     }
 }
 

@@ -28,7 +28,7 @@ pub fn warm(mut warm: Command, mut list: Command, name: &str, guard: &mut Guard)
     let number = |key: &str| found.and_then(|one| one[key].as_u64());
     let pid = number("pid").and_then(|pid| u32::try_from(pid).ok());
     let (Some(pid), Some(sealed)) = (pid, number("sealed_bytes")) else {
-        return Err(BenchError::Unable(format!("flashfork ls doesn't know the template {name}")));
+        return Err(unable!("flashfork ls doesn't know the template {name}"));
     };
     guard.watch(pid)?;
     Ok(Ok(Template { pid, sealed }))

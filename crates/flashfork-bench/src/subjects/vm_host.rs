@@ -41,9 +41,8 @@ pub struct Host {
 impl Host {
     /// Opens `/dev/kvm`.
     pub fn open(here: &dyn Places) -> Result<Self> {
-        let kvm = Kvm::new().map_err(|error| {
-            BenchError::Unable(format!("no virtual machine runs here: {}", flashfork_vmm::kvm::unavailable(&error)))
-        })?;
+        let kvm = Kvm::new()
+            .map_err(|error| unable!("no virtual machine runs here: {}", flashfork_vmm::kvm::unavailable(&error)))?;
         // SAFETY: open as long as `kvm`.
         let borrowed = unsafe { BorrowedFd::borrow_raw(kvm.as_raw_fd()) };
         let descriptor = borrowed.try_clone_to_owned().or_cant("duplicate /dev/kvm")?;
@@ -98,7 +97,7 @@ pub fn expect<T>(shell: &Shell, mut wanted: impl FnMut(FromShell) -> Option<T>, 
         match (wanted(message), ended) {
             (Some(found), _) => return Ok(found),
             (None, Some(ended)) => {
-                return Err(BenchError::Unable(format!("a guest that should {what} did not: {ended}")));
+                return Err(unable!("a guest that should {what} did not: {ended}"));
             }
             (None, None) => {}
         }
@@ -117,5 +116,5 @@ pub fn ended(shell: &Shell) -> Result<Ended> {
 
 /// For `map_err` on what the monitor says.
 pub fn vm(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Unable(format!("a virtual machine failed: {error}"))
+    unable!("a virtual machine failed: {error}")
 }

@@ -37,9 +37,10 @@ pub fn worker_main(
     let (name, parent) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let conversation = || {
         die_with(&parent)?;
-        let subject = subjects.into_iter().find(|subject| subject.name == name).ok_or_else(|| {
-            BenchError::Unable(format!("there is no worker '{name}'; workers are started by 'bench'"))
-        })?;
+        let subject = subjects
+            .into_iter()
+            .find(|subject| subject.name == name)
+            .ok_or_else(|| crate::unable!("there is no worker '{name}'; workers are started by 'bench'"))?;
         (subject.converse)()
     };
     match conversation() {
@@ -56,7 +57,7 @@ fn die_with(parent: &str) -> Result {
     set_parent_process_death_signal(Some(Signal::KILL)).or_cant("tie the worker's life to its coordinator's")?;
     let parent: Option<i32> = parent.parse().ok();
     if parent != getppid().map(Pid::as_raw_pid) {
-        return Err(BenchError::Unable("workers are started by 'bench', not by hand".into()));
+        return Err(crate::unable!("workers are started by 'bench', not by hand"));
     }
     Ok(())
 }

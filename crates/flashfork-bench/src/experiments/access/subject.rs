@@ -110,7 +110,6 @@ impl AccessSubject {
     }
 
     fn walk(&mut self, walk: Walk) -> Result<Visit<Measure>> {
-        let failed = |error: std::io::Error| BenchError::system("talk to a child", error);
         let mut reseal = Vec::new();
         if self.method == Method::Seal && self.dirty {
             let begin = Instant::now();
@@ -118,7 +117,7 @@ impl AccessSubject {
             reseal.push(micros(begin));
             self.dirty = false;
         }
-        let (reader, writer) = pipe().map_err(failed)?;
+        let (reader, writer) = pipe().or_cant("talk to a child")?;
         let witness = self.region.pages() / 3 * WORDS_PER_PAGE;
         let expected = self.region.read(witness);
         let begin = Instant::now();

@@ -43,7 +43,7 @@ impl Ours {
 /// Asks everybody.
 pub fn measure(options: &CheckOptions, run: &mut Run) -> Result {
     let rounds = if options.quick { 2 } else { 5 };
-    run.begin("other programs and this one in turn", (Tool::ALL.len() * rounds) as u64);
+    run.begin("other programs and this one in turn", Tool::ALL.len() as u64 * u64::from(rounds));
     let mut ours = Ours::start()?;
     for tool in Tool::ALL {
         run.go_on()?;
@@ -55,33 +55,27 @@ pub fn measure(options: &CheckOptions, run: &mut Run) -> Result {
 }
 
 /// Asks one tool, and ourselves after each of its answers.
-fn ask(tool: Tool, rounds: usize, ours: &mut Ours, run: &mut Run) -> Result {
-    let (mut theirs, mut own) = (Rounds::default(), Rounds::default());
-    let mut round = |run: &mut Run| {
-        match tool.ask(run.progress)? {
-            Ok(answer) => {
-                // Only beside ours: each round has both.
-                own.push(ours.measure(tool.checked())?);
-                theirs.push(vec![answer]);
-                run.step();
-                Ok(true)
-            }
-            Err(reason) => {
-                run.leave_out(tool.as_ref(), reason);
-                Ok(false)
+fn ask(tool: Tool, rounds: u32, ours: &mut Ours, run: &mut Run) -> Result {
+    let (mut theirs, mut own, mut refused) = (Rounds::default(), Rounds::default(), None);
+    let done = run.rounds(rounds, |run, _| {
+        if refused.is_none() {
+            match tool.ask(run.progress)? {
+                Ok(answer) => {
+                    // Only beside ours: each round has both.
+                    own.push(ours.measure(tool.checked())?);
+                    theirs.push(vec![answer]);
+                }
+                Err(reason) => refused = Some(reason),
             }
         }
-    };
-    let mut done = Ok(true);
-    for made in 0..rounds {
-        if run.over(made) || !matches!(done, Ok(true)) {
-            break;
-        }
-        done = round(run);
+        Ok(())
+    });
+    if let Some(reason) = refused {
+        run.leave_out(tool.as_ref(), reason);
     }
     let unit = if tool.checked() == Checked::Copy { "MB/s" } else { "us" };
     for (method, who, rounds) in [(tool.as_ref(), "theirs", theirs), ("flashfork", "ours", own)] {
         run.keep_rounds(Row::of(method, unit, json!({ "beside": tool.as_ref(), "who": who })), &rounds)?;
     }
-    done.map(drop)
+    done
 }

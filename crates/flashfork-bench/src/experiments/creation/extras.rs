@@ -18,14 +18,14 @@ pub fn open_files(count: u32) -> Result<Vec<OwnedFd>> {
         setrlimit(Resource::Nofile, raised)
             .or_cant(format_args!("raise the limit of open files to {wanted} (RLIMIT_NOFILE)"))?;
     }
-    let failed = |error| BenchError::system(format!("open {count} files"), error);
-    let null = File::open("/dev/null").map_err(failed)?;
-    (0..count).map(|_| null.try_clone().map(OwnedFd::from).map_err(failed)).collect()
+    let doing = format!("open {count} files");
+    let null = File::open("/dev/null").or_cant(&doing)?;
+    (0..count).map(|_| null.try_clone().map(OwnedFd::from).or_cant(&doing)).collect()
 }
 
 /// Makes `count` mappings of one touched page each, while the process lives.
 pub fn map_pages(count: u32) -> Result {
-    let failed = |errno| BenchError::system(format!("make {count} mappings (vm.max_map_count limits them)"), errno);
+    let doing = format!("make {count} mappings (vm.max_map_count limits them)");
     // Every second page of an area, made unwritable, is its own mapping, and so is the one before it.
     let pages = count as usize;
     if pages == 0 {
@@ -34,14 +34,14 @@ pub fn map_pages(count: u32) -> Result {
     // SAFETY: a new mapping at an address of the kernel's choice.
     let area =
         unsafe { mmap_anonymous(ptr::null_mut(), pages * PAGE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }
-            .map_err(failed)?;
+            .or_cant(&doing)?;
     for page in 0..pages {
         // SAFETY: within the new mapping.
         unsafe { area.byte_add(page * PAGE).cast::<u64>().write_volatile(page as u64 + 1) };
     }
     for page in (1..pages).step_by(2) {
         // SAFETY: within the new mapping, which nobody else uses.
-        unsafe { mprotect(area.byte_add(page * PAGE), PAGE, MprotectFlags::READ) }.map_err(failed)?;
+        unsafe { mprotect(area.byte_add(page * PAGE), PAGE, MprotectFlags::READ) }.or_cant(&doing)?;
     }
     Ok(())
 }

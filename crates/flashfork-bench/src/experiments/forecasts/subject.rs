@@ -53,19 +53,19 @@ impl Shape {
         if bytes == 0 {
             return Ok(());
         }
-        let failed = |errno: rustix::io::Errno| BenchError::system(format!("map {}", self.as_ref()), errno);
+        let doing = format!("map {}", self.as_ref());
         let advice = if self == Self::Huge256 { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: a new mapping, touched within its bounds; nothing is written to a page after it is made read-only.
         unsafe {
             let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-            let begin = mmap_anonymous(null_mut(), bytes + 2 * MB, prot, flags).map_err(failed)?;
+            let begin = mmap_anonymous(null_mut(), bytes + 2 * MB, prot, flags).or_cant(&doing)?;
             let begin = begin.map_addr(|address| address.next_multiple_of(2 * MB)).cast::<u8>();
             // Where the kernel knows no huge pages, pages are as they are.
             let _ = madvise(begin.cast(), bytes, advice);
             (0..bytes).step_by(PAGE).for_each(|at| begin.add(at).write_volatile(7));
             if self == Self::Mappings {
                 for page in (1..MAPPINGS).step_by(2) {
-                    mprotect(begin.add(page * PAGE).cast(), PAGE, MprotectFlags::READ).map_err(failed)?;
+                    mprotect(begin.add(page * PAGE).cast(), PAGE, MprotectFlags::READ).or_cant(&doing)?;
                 }
             }
         }

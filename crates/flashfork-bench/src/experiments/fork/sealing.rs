@@ -178,7 +178,7 @@ fn sample(size: u64, way: Way, cpu: usize) -> Result<Sample> {
     while !worker.answered_within(LOOK)? {
         peak = peak.max(held(pid)?);
     }
-    let done = worker.receive()?.ok_or_else(|| BenchError::Unable("a worker did not say what it sealed".into()))?;
+    let done = worker.receive()?.ok_or_else(|| unable!("a worker did not say what it sealed"))?;
     // Reads everything: a seal that loses bytes is not worth timing.
     worker.ask(&Ask::Verify)?;
     Ok(Sample { done, rise: peak - before })

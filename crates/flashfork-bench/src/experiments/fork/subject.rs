@@ -85,7 +85,7 @@ impl Subject for ForkSubject {
 impl ForkSubject {
     fn batch(&self, batch: &Batch) -> Result<Samples> {
         if batch.probe.touches() != (0, 0) && self.region.pages() == 0 {
-            return Err(BenchError::Unable("a parent without memory has none for its clones to touch".into()));
+            return Err(unable!("a parent without memory has none for its clones to touch"));
         }
         let mut random = fastrand::Rng::with_seed(batch.seed);
         let mut one = || {

@@ -32,22 +32,22 @@ impl Tmpfs {
 
     /// Puts a copy of a region in its place, chunk by chunk.
     pub fn replace(&self, region: &Region) -> Result {
-        let failed = |errno| BenchError::system("put memory into a tmpfs", errno);
+        let doing = "put memory into a tmpfs";
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = openat(&self.0, ".", flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-        ftruncate(&file, region.bytes()).map_err(failed)?;
+        let file = openat(&self.0, ".", flags, Mode::RUSR | Mode::WUSR).or_cant(doing)?;
+        ftruncate(&file, region.bytes()).or_cant(doing)?;
         let mut offset = 0;
         while offset < region.bytes() {
             let len = CHUNK.min((region.bytes() - offset) as usize);
             let at = (region.address() + offset) as *mut u8;
             // SAFETY: within the region, which nobody writes to meanwhile: the process has one thread.
             let bytes = unsafe { std::slice::from_raw_parts(at, len) };
-            if pwrite(&file, bytes, offset).map_err(failed)? != len {
-                return Err(BenchError::Unable("the tmpfs is full".into()));
+            if pwrite(&file, bytes, offset).or_cant(doing)? != len {
+                return Err(unable!("the tmpfs is full"));
             }
             let (read_write, fixed) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
             // SAFETY: what takes the place of these bytes of the region holds the same.
-            unsafe { mmap(at.cast(), len, read_write, fixed, &file, offset) }.map_err(failed)?;
+            unsafe { mmap(at.cast(), len, read_write, fixed, &file, offset) }.or_cant(doing)?;
             offset += len as u64;
         }
         Ok(())

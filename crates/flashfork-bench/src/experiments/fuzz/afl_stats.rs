@@ -32,10 +32,7 @@ impl AflStats {
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).or_cant(format_args!("read AFL's statistics {}", path.display()))?;
         Self::parse(&text).map_err(|key| {
-            BenchError::Unable(format!(
-                "AFL's statistics {} have no usable line '{key}'; bench fuzz knows AFL++ 4",
-                path.display()
-            ))
+            unable!("AFL's statistics {} have no usable line '{key}'; bench fuzz knows AFL++ 4", path.display())
         })
     }
 

@@ -94,7 +94,7 @@ pub fn run(setup: &Setup, method: Method, seed: u64, until: Until, dir: &Path, r
         fuzzer.check_running()?;
         run.go_on()?;
         if begin.elapsed() > STARTING {
-            return Err(BenchError::Unable(format!("nothing was executed within {} s", STARTING.as_secs())));
+            return Err(unable!("nothing was executed within {} s", STARTING.as_secs()));
         }
         std::thread::sleep(LOOK);
     }
@@ -104,10 +104,10 @@ pub fn run(setup: &Setup, method: Method, seed: u64, until: Until, dir: &Path, r
     let afl = AflStats::read(&output.join("default/fuzzer_stats"))?;
     let counted = counter.read()?;
     if counted.abs_diff(afl.executions) as f64 > 10.0 + DISAGREEMENT * counted as f64 {
-        return Err(BenchError::Unable(format!(
+        return Err(unable!(
             "AFL counted {} executions, the fuzzed program {counted}: one of them did not do what it should",
             afl.executions
-        )));
+        ));
     }
     let shim = stats.map(|stats| stats.read()).transpose()?;
     Ok(Campaign { startup, windows, executions, seconds, afl, pages, shim })

@@ -72,25 +72,27 @@ impl Fuzzer {
         output: &Path,
         prepare: impl Fn() -> io::Result<()> + Send + Sync + 'static,
     ) -> Result<Self> {
-        let failed = |error: io::Error| BenchError::system("start afl-fuzz", error);
+        let doing = "start afl-fuzz";
         let log_path = output.with_extension("log");
-        let log = File::options().create(true).truncate(true).read(true).write(true).open(log_path).map_err(failed)?;
-        command.stdin(Stdio::null()).stdout(log.try_clone().map_err(failed)?).stderr(log.try_clone().map_err(failed)?);
+        let log = File::options().create(true).truncate(true).read(true).write(true).open(log_path).or_cant(doing)?;
+        command.stdin(Stdio::null()).stdout(log.try_clone().or_cant(doing)?).stderr(log.try_clone().or_cant(doing)?);
         command.process_group(0);
         // SAFETY: between fork and exec only system calls are made.
         unsafe { command.pre_exec(prepare) };
-        let process = command.spawn().map_err(failed)?;
+        let process = command.spawn().or_cant(doing)?;
         Ok(Self { process, log })
     }
 
     /// The process that forks the clones, once it is there: the child of `afl-fuzz`.
     pub fn fork_server(&self) -> Result<i32> {
-        let failed = |error: procfs::ProcError| BenchError::system("look for the fork server", io::Error::other(error));
         let parent = self.process.id() as i32;
         // Processes may end while the list is read.
-        let stats = procfs::process::all_processes().map_err(failed)?.flatten().flat_map(|process| process.stat());
+        let stats = procfs::process::all_processes()
+            .or_cant("look for the fork server")?
+            .flatten()
+            .flat_map(|process| process.stat());
         let mut children = stats.filter(|stat| stat.ppid == parent).map(|stat| stat.pid);
-        children.next().ok_or_else(|| BenchError::Unable("afl-fuzz runs no fork server".into()))
+        children.next().ok_or_else(|| unable!("afl-fuzz runs no fork server"))
     }
 
     /// Fails when AFL has ended, with its last words.
@@ -116,7 +118,7 @@ impl Fuzzer {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => return Err(self.died(status)),
                 None if begin.elapsed() > ENDING => {
-                    return Err(BenchError::Unable(format!("afl-fuzz did not end within {} s", ENDING.as_secs())));
+                    return Err(unable!("afl-fuzz did not end within {} s", ENDING.as_secs()));
                 }
                 None => std::thread::sleep(Duration::from_millis(10)),
             }
@@ -126,7 +128,7 @@ impl Fuzzer {
     /// The error for an AFL that ended by itself, with its last words.
     pub fn died(&mut self, status: ExitStatus) -> BenchError {
         let words = self.last_words().unwrap_or_else(|error| format!("its output can't be read: {error}"));
-        BenchError::Unable(format!("afl-fuzz ended early ({status}): {words}"))
+        unable!("afl-fuzz ended early ({status}): {words}")
     }
 
     fn last_words(&mut self) -> io::Result<String> {

@@ -41,11 +41,11 @@ pub fn obtain(keep_in: &Path, scratch: &Path, run: &mut Run) -> Result<PathBuf> 
         return Ok(path);
     }
     run.begin("compiling SQLite with AFL's instrumentation, about a minute", 1);
-    let failed = |error: io::Error| BenchError::system(format!("make the fuzz target {}", path.display()), error);
+    let doing = format!("make the fuzz target {}", path.display());
     let dir = scratch.join("fuzz-target");
-    fs::create_dir_all(&dir).map_err(failed)?;
+    fs::create_dir_all(&dir).or_cant(&doing)?;
     let made = compile(&dir)?;
-    fs::rename(made, &path).map_err(failed)?;
+    fs::rename(made, &path).or_cant(&doing)?;
     run.step();
     Ok(path)
 }

@@ -127,7 +127,7 @@ impl LibrariesSubject {
 
 /// Loads a library; gives its function.
 fn load(path: &Path) -> Result<Use> {
-    let failed = || BenchError::Unable(format!("{} can't be loaded", path.display()));
+    let failed = || unable!("{} can't be loaded", path.display());
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| failed())?;
     // SAFETY: a library made for this, whose constructor fills its data; the function has this type in its source.
     unsafe {
@@ -149,7 +149,7 @@ fn leave_out(function: Use) -> Result {
     let name = unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         if libc::dladdr(function as *const c_void, &raw mut info) == 0 {
-            return Err(BenchError::Unable("a library that was loaded is not to be found".into()));
+            return Err(unable!("a library that was loaded is not to be found"));
         }
         CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned()
     };
@@ -163,7 +163,7 @@ fn leave_out(function: Use) -> Result {
     let start = address(first.and_then(|line| line.split('-').next()));
     let end = address(last.and_then(|line| line.split(['-', ' ']).nth(1)));
     let (Some(start), Some(end)) = (start, end) else {
-        return Err(BenchError::Unable(format!("{name} is not mapped as libraries are")));
+        return Err(unable!("{name} is not mapped as libraries are"));
     };
     flashfork::exclude(start as *const u8, end - start).map_err(BenchError::unable)
 }

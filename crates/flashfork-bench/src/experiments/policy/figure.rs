@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::report::{Cell, PROMISE};
 use super::subject::Who;
 use crate::once::ascending;
-use flashfork_measure::{BenchError, Result};
+use flashfork_measure::{Result, unable};
 use flashfork_terminal::size::show;
 
 const BOX: (i32, i32) = (38, 22);
@@ -16,7 +16,7 @@ const LEFT: i32 = 96;
 const TOP: i32 = 64;
 
 pub fn draw(cells: &[Cell]) -> Result<String> {
-    paint(cells).map_err(|e| BenchError::Unable(format!("can't draw the figure: {e}")))
+    paint(cells).map_err(|e| unable!("can't draw the figure: {e}"))
 }
 
 fn paint(cells: &[Cell]) -> Result<String, Box<dyn std::error::Error>> {

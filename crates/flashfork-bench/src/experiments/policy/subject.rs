@@ -89,7 +89,7 @@ impl Subject for PolicySubject {
             Who::Seal => Engine::Seal,
             Who::Auto => Engine::Auto,
         };
-        configure(engine, false).map_err(|e| BenchError::Unable(format!("engine {engine:?}: {e:?}")))?;
+        configure(engine, false).map_err(|e| unable!("engine {engine:?}: {e:?}"))?;
         let mut random = fastrand::Rng::with_seed(1);
         let (mut taken, mut spent, mut cycle) = (Vec::new(), Duration::ZERO, 0);
         let (begin, mut extra, mut longest_wait) = (memory_used()?, 0, Duration::ZERO);
@@ -119,13 +119,13 @@ impl Subject for PolicySubject {
 
 /// Bytes of the machine's memory that hold no file: no process is charged with a sealed page that nobody has mapped.
 fn memory_used() -> Result<u64> {
-    let memory = Meminfo::current().map_err(|e| BenchError::system("read /proc/meminfo", std::io::Error::other(e)))?;
+    let memory = Meminfo::current().or_cant("read /proc/meminfo")?;
     Ok(memory.anon_pages.unwrap_or(0) + memory.shmem.unwrap_or(0))
 }
 
 /// A fork whose child ends at once; gives how long it waited before libc's own fork began.
 fn clone_that_ends() -> Result<Duration> {
-    let failed = |what: &str| BenchError::Unable(format!("{what}: {}", std::io::Error::last_os_error()));
+    let failed = |what: &str| unable!("{what}: {}", std::io::Error::last_os_error());
     let (asked, mut waited) = (Instant::now(), Duration::ZERO);
     let real = || {
         waited = asked.elapsed();

@@ -25,9 +25,9 @@ impl Recording {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         match command.spawn() {
             Ok(perf) => Ok(Self { perf }),
-            Err(error) if is_missing(&error) => Err(BenchError::Unable(
-                "perf is not installed (Debian: linux-perf); it is what tells where time goes".into(),
-            )),
+            Err(error) if is_missing(&error) => {
+                Err(unable!("perf is not installed (Debian: linux-perf); it is what tells where time goes"))
+            }
             Err(error) => Err(BenchError::system("start perf", error)),
         }
     }
@@ -59,9 +59,7 @@ impl Drop for Recording {
 
 fn refused(said: &str) -> BenchError {
     let why = said.trim().lines().next().unwrap_or("no reason given");
-    BenchError::Unable(format!(
-        "perf may not look here ({why}); as root, or with kernel.perf_event_paranoid at 1 or less, it may"
-    ))
+    unable!("perf may not look here ({why}); as root, or with kernel.perf_event_paranoid at 1 or less, it may")
 }
 
 /// The share of samples of each symbol, largest first.
@@ -74,7 +72,7 @@ pub fn shares(file: &Path) -> Result<Vec<(String, f64)>> {
     }
     let shares = parse(&String::from_utf8_lossy(&done.stdout));
     if shares.is_empty() {
-        return Err(BenchError::Unable("perf has taken no samples; the host may deny it its clock".into()));
+        return Err(unable!("perf has taken no samples; the host may deny it its clock"));
     }
     if !shares.iter().any(|(symbol, _)| symbol.starts_with("[k]")) {
         return Err(refused("no samples of the kernel"));

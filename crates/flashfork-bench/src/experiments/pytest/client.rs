@@ -27,7 +27,7 @@ pub fn measure(options: &PytestOptions, place: &Path, run: &mut Run) -> Result {
         return Err(BenchError::Clone { what, status: format!("{}: {last}", output.status) });
     }
     let told: BTreeMap<String, Vec<f64>> = serde_json::from_slice(&output.stdout)
-        .map_err(|error| BenchError::Unable(format!("what Python tells of its clones is not understood: {error}")))?;
+        .map_err(|error| unable!("what Python tells of its clones is not understood: {error}"))?;
     for (way, seconds) in told {
         let chosen = json!({ "measure": "whole", "suite": Suite::Program.as_ref() });
         run.keep(Row::of(way, "us", chosen), seconds.iter().map(|seconds| seconds * 1e6).collect())?;

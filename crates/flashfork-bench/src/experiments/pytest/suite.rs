@@ -47,7 +47,7 @@ impl Suite {
     /// Writes it into `place`, and returns the directory to run pytest in; or the reason why there is none.
     pub fn write(self, options: &PytestOptions, place: &Path) -> Result<Result<PathBuf, String>> {
         let dir = place.join(self.as_ref());
-        let failed = |error| BenchError::system("write a suite of tests", error);
+        let doing = "write a suite of tests";
         let (files, tests) = self.shape(options.quick);
         match (self, &options.real) {
             (Self::Program, _) => return Ok(Err("it has no tests".to_owned())),
@@ -57,20 +57,20 @@ impl Suite {
                 return Ok(real.map_err(|error| format!("{error}: see --real")));
             }
             (Self::Small, _) => {
-                fs::create_dir(&dir).map_err(failed)?;
+                fs::create_dir(&dir).or_cant(doing)?;
                 for file in 0..files {
-                    fs::write(dir.join(format!("test_{file}.py")), small(tests)).map_err(failed)?;
+                    fs::write(dir.join(format!("test_{file}.py")), small(tests)).or_cant(doing)?;
                 }
             }
             (Self::Fixture, _) => {
-                fs::create_dir(&dir).map_err(failed)?;
+                fs::create_dir(&dir).or_cant(doing)?;
                 let text = FIXTURE.replace("TESTS = 0", &format!("TESTS = {tests}"));
                 let text = text.replace("BYTES = 0", &format!("BYTES = {}", options.size.0));
-                fs::write(dir.join("test_fixture.py"), text).map_err(failed)?;
+                fs::write(dir.join("test_fixture.py"), text).or_cant(doing)?;
             }
         }
         // The root of the suite, whatever lies above.
-        fs::write(dir.join("pytest.ini"), "[pytest]\n").map_err(failed)?;
+        fs::write(dir.join("pytest.ini"), "[pytest]\n").or_cant(doing)?;
         Ok(Ok(dir))
     }
 }

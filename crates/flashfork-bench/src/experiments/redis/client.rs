@@ -50,7 +50,7 @@ impl Client {
                 value.truncate(len);
                 Ok(value)
             }
-            _ => Err(BenchError::Unable(format!("redis-server says {text}"))),
+            _ => Err(unable!("redis-server says {text}")),
         }
     }
 

@@ -48,7 +48,7 @@ impl Load {
         let seconds = self.begun.get().elapsed().as_secs_f64();
         let mut all = Vec::new();
         for client in self.clients {
-            let taken = client.join().map_err(|_| BenchError::Unable("a client's thread panicked".into()))?;
+            let taken = client.join().map_err(|_| unable!("a client's thread panicked"))?;
             all.extend(taken?);
         }
         Ok((all, seconds))

@@ -31,7 +31,7 @@ impl Server {
         match method {
             Method::Fork4k | Method::Odf | Method::Seal => command.args(["--disable-thp", "yes"]),
             Method::ForkThp => command.args(["--disable-thp", "no"]).env("MALLOC_CONF", "thp:always"),
-            Method::Hugetlb => return Err(BenchError::Unable("Redis takes no pages from the host's pool".into())),
+            Method::Hugetlb => return Err(unable!("Redis takes no pages from the host's pool")),
         };
         preload(&mut command, shim, method);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -46,7 +46,7 @@ impl Server {
             let ended = process.try_wait().or_cant("wait for redis-server")?;
             if ended.is_some() || begin.elapsed() > PATIENCE {
                 end(&mut process);
-                return Err(BenchError::Unable("redis-server does not start".into()));
+                return Err(unable!("redis-server does not start"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -69,23 +69,21 @@ impl Server {
         let begin = Instant::now();
         while self.info("rdb_bgsave_in_progress")? != "0" {
             if begin.elapsed() > PATIENCE {
-                return Err(BenchError::Unable("a snapshot of Redis takes longer than two minutes".into()));
+                return Err(unable!("a snapshot of Redis takes longer than two minutes"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         if self.info("rdb_last_bgsave_status")? != "ok" {
-            return Err(BenchError::Unable(
-                "a snapshot of Redis failed (is there room in the temporary directory?)".into(),
-            ));
+            return Err(unable!("a snapshot of Redis failed (is there room in the temporary directory?)"));
         }
         let text = self.info("latest_fork_usec")?;
-        text.parse().map_err(|_| BenchError::Unable(format!("Redis says its fork took '{text}' microseconds")))
+        text.parse().map_err(|_| unable!("Redis says its fork took '{text}' microseconds"))
     }
 
     fn info(&mut self, field: &str) -> Result<String> {
         let text = String::from_utf8_lossy(&self.client.ask(&["INFO"])?).into_owned();
         let found = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':').map(str::trim));
-        found.map(str::to_owned).ok_or_else(|| BenchError::Unable(format!("INFO of Redis lacks {field}")))
+        found.map(str::to_owned).ok_or_else(|| unable!("INFO of Redis lacks {field}"))
     }
 
     pub fn is_sealed(&self) -> Result<bool> {

@@ -50,7 +50,7 @@ impl Subject for ProcessSubject {
         engine::trust_own_code()?;
         // SAFETY: zeros are atomics.
         let outside = unsafe { memory::shared::<Outside>()? };
-        let len = usize::try_from(spec.size).map_err(|_| BenchError::Unable("that can't be addressed".into()))?;
+        let len = usize::try_from(spec.size).map_err(|_| unable!("that can't be addressed"))?;
         // SAFETY: a fresh mapping, never unmapped.
         let start = unsafe { mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
         let start = start.or_cant("map memory")?.cast::<u8>();

@@ -122,7 +122,7 @@ impl SealThreadsSubject {
         let report = sealed.map_err(BenchError::unable)?;
         if (report.sealed_bytes as f64) < SEALED * self.region.bytes() as f64 {
             let why = report.cut_short.map_or("no reason given".to_owned(), |reason| reason.to_string());
-            return Err(BenchError::Unable(format!("only {} were sealed: {why}", show(report.sealed_bytes))));
+            return Err(unable!("only {} were sealed: {why}", show(report.sealed_bytes)));
         }
         let us = |time: Duration| time.as_nanos() as f64 / 1e3;
         let flashfork::Pauses { count, total, longest } = report.pauses;

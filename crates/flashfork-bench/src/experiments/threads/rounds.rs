@@ -65,8 +65,7 @@ pub fn measure(options: &ThreadsOptions, run: &mut Run) -> Result {
     let mut place =
         Place { flashfork: run.here.command()?, work: work.path().to_owned(), guard: Guard::start()?, waits };
     for (name, text) in program::SOURCES {
-        let failed = |error| BenchError::system("write a program", error);
-        std::fs::write(place.work.join(name), text).map_err(failed)?;
+        std::fs::write(place.work.join(name), text).or_cant("write a program")?;
     }
     let programs = place.programs(options, run)?;
     run.begin("templates", programs.len() as u64);

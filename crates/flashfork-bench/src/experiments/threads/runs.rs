@@ -40,20 +40,20 @@ pub struct Asked {
 ///
 /// The answer is a line, or that of a server at `port`.
 pub fn run(mut command: Command, port: Option<u16>, what: &str) -> Result<Taken> {
-    let failed = |error| BenchError::system(format!("run {what}"), error);
+    let doing = format!("run {what}");
     let output = if port.is_none() { Stdio::piped() } else { Stdio::null() };
     let begin = Instant::now();
-    let mut child = command.stdout(output).stderr(Stdio::null()).spawn().map_err(failed)?;
+    let mut child = command.stdout(output).stderr(Stdio::null()).spawn().or_cant(&doing)?;
     match port {
         Some(port) => {
             let answered = http(port, || Ok(child.try_wait()?.is_some())).map(|()| micros(begin));
             let ended = child.kill().and_then(|()| child.wait());
-            ended.map_err(failed)?;
-            Ok(Taken { answer: answered.map_err(failed)?, whole: None })
+            ended.or_cant(&doing)?;
+            Ok(Taken { answer: answered.or_cant(&doing)?, whole: None })
         }
         None => {
-            let printed = printed(&mut child, LINE, begin).map_err(failed)?;
-            let status = child.wait().map_err(failed)?;
+            let printed = printed(&mut child, LINE, begin).or_cant(&doing)?;
+            let status = child.wait().or_cant(&doing)?;
             let whole = micros(begin);
             match printed.line {
                 Some(answer) if status.success() && printed.output == LINE => Ok(Taken { answer, whole: Some(whole) }),
@@ -112,7 +112,7 @@ pub fn start(
     input: BorrowedFd<'_>,
 ) -> Result<flashfork::templates::Clone> {
     let directory = Directory::open(Directory::place(Some(names))).map_err(BenchError::unable)?;
-    let name = name.parse().map_err(|_| BenchError::Unable(format!("{name} is no name")))?;
+    let name = name.parse().map_err(|_| unable!("{name} is no name"))?;
     let template = Template::named(&directory, name);
     let output = std::fs::File::options().write(true).open("/dev/null");
     let output = output.or_cant("open /dev/null")?;

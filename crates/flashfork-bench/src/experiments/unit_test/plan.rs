@@ -21,7 +21,7 @@ pub fn cpus(
     memory::require(headroom, what, needed * jobs as u64 + RESERVE)?;
     // The last CPU first, as for a single job: interrupts tend to sit on the first.
     let cpus = (0..jobs).map(|job| allowed.iter().rev().nth(job % allowed.len()).copied());
-    cpus.collect::<Option<_>>().ok_or_else(|| BenchError::Unable("this process is allowed on no CPU".into()))
+    cpus.collect::<Option<_>>().ok_or_else(|| unable!("this process is allowed on no CPU"))
 }
 
 /// What a database of `bytes` takes in memory: SQLite and malloc need about a tenth more for each page.

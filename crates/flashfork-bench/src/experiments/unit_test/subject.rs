@@ -84,7 +84,7 @@ impl Subject for UnitTestSubject {
             .collect::<rusqlite::Result<_>>()
             .map_err(|error| database::failed("find what the unit tests must find", error))?;
         if let Some((case, _)) = expected.iter().find(|(_, expected)| expected.is_empty()) {
-            return Err(BenchError::Unable(format!("the database is too small for the unit test '{}'", case.as_ref())));
+            return Err(unable!("the database is too small for the unit test '{}'", case.as_ref()));
         }
         let checksum = database::checksum(&db)?;
         let pages = HeapPages::of_this_process()?;

@@ -98,7 +98,7 @@ impl Subject {
         let uptime = call(&shell, PATIENCE).map_err(|why| vm(format!("a clone whose agent doesn't answer: {why}")))?;
         let reply = start.elapsed();
         if uptime <= reply {
-            return Err(BenchError::Unable(format!("a clone's kernel is {uptime:?} old: it was booted")));
+            return Err(unable!("a clone's kernel is {uptime:?} old: it was booted"));
         }
         let mut sample = vec![(FIRST_EXIT, us(claimed.total)), (READY, us(ready)), (FIRST_REPLY, us(reply))];
         sample.extend(steps(&claimed));
@@ -115,7 +115,7 @@ impl Subject {
         let uptime = Duration::from_nanos(until_answers(&shell)?.hello().monotonic_ns);
         let reply = start.elapsed();
         if uptime > reply {
-            return Err(BenchError::Unable(format!("the kernel of a guest that booted is {uptime:?} old")));
+            return Err(unable!("the kernel of a guest that booted is {uptime:?} old"));
         }
         Ok(vec![(FIRST_REPLY, us(reply)), ("create", us(created)), ("load", us(loaded - created))])
     }

@@ -104,6 +104,6 @@ fn finish(ready: Ready, kind: Kind, number: u64) -> Result<(Shell, Done)> {
 /// Microseconds that a shell has used in the kernel, in steps of some milliseconds.
 fn system_time(shell: &Shell) -> Result<f64> {
     let stat = Process::new(shell.pid() as i32).and_then(|process| process.stat());
-    let stat = stat.map_err(|error| BenchError::system("read a shell's time", std::io::Error::other(error)))?;
+    let stat = stat.or_cant("read a shell's time")?;
     Ok(stat.stime as f64 * 1e6 / procfs::ticks_per_second() as f64)
 }

@@ -116,9 +116,10 @@ impl Trees<'_> {
         let shape = json!({ "memory_mib": MEMORY_MIB, "vcpus": 1, "pages": "small", "disk": false, "disk_slots": 2 });
         let start = Instant::now();
         let request = json!({ "name": name, "shape": shape, "timeout_s": 600 });
-        let made = self.daemon.ask("POST /v1/templates", &request).map_err(|why| {
-            BenchError::Unable(format!("{why}; where KVM boots no Linux guests: scripts/bench-vm-lab vm-tree"))
-        })?;
+        let made = self
+            .daemon
+            .ask("POST /v1/templates", &request)
+            .map_err(|why| unable!("{why}; where KVM boots no Linux guests: scripts/bench-vm-lab vm-tree"))?;
         self.made(KERNEL, start, &made);
         Ok(())
     }
@@ -154,6 +155,6 @@ impl Trees<'_> {
         let disk = json!({ "image": self.setup.disks.join(disk), "mount": mount });
         let request = json!({ "name": name, "disks": [disk] });
         let mut made: Vec<Clone> = self.daemon.ask(&format!("POST /v1/templates/{template}/clones"), &request)?;
-        made.pop().ok_or_else(|| BenchError::Unable("the VM daemon made no clone".into()))
+        made.pop().ok_or_else(|| unable!("the VM daemon made no clone"))
     }
 }

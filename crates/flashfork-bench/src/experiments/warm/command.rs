@@ -54,9 +54,8 @@ impl Runs {
     /// Writes the program's script into the directory `place`, which also holds the names, or compiles it there.
     pub fn new(program: Program, flashfork: &Path, place: &Path) -> Result<Self> {
         let script = program.script().map(|text| (place.join(program.as_ref()), text));
-        let failed = |error| BenchError::system("write a script", error);
         if let Some((path, text)) = &script {
-            std::fs::write(path, text).map_err(failed)?;
+            std::fs::write(path, text).or_cant("write a script")?;
         }
         let script = script.map(|(path, _)| path);
         let anew = program.anew().map_or_else(|| place.join(program.as_ref()), PathBuf::from);

@@ -152,7 +152,7 @@ fn visit(subject: &Subject, way: Way) -> Result<Visit<Measure>> {
         while now == before {
             if Instant::now() > end {
                 let program = subject.program.as_ref();
-                return Err(BenchError::Unable(format!("a clone of {program} has not ended after it said so")));
+                return Err(unable!("a clone of {program} has not ended after it said so"));
             }
             std::thread::sleep(Duration::from_millis(1));
             now = faults_of_clones(template)?;

@@ -18,7 +18,7 @@ pub fn warm(runs: &Runs, program: Program, guard: &mut Guard) -> Result<Result<T
 pub fn faults_of_clones(template: &Template) -> Result<f64> {
     let path = format!("/proc/{}/stat", template.pid);
     let text = std::fs::read_to_string(&path).or_cant(format_args!("read {path}"))?;
-    faults(&text).ok_or_else(|| BenchError::Unable(format!("{path} has no faults of children")))
+    faults(&text).ok_or_else(|| unable!("{path} has no faults of children"))
 }
 
 /// `cminflt` of `/proc/PID/stat` (proc(5)): the eleventh field; the second may hold blanks, and ends with a

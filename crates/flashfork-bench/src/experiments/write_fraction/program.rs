@@ -141,8 +141,8 @@ impl Program {
         match ran {
             Ran::Stopped => Ok(()),
             Ran::InTime if timed => Ok(()),
-            Ran::InTime => Err(BenchError::Unable(format!("{name} has not come to its end in time"))),
-            Ran::Interrupted => Err(BenchError::Unable(format!("{name}: interrupted before both looks were taken"))),
+            Ran::InTime => Err(unable!("{name} has not come to its end in time")),
+            Ran::Interrupted => Err(unable!("{name}: interrupted before both looks were taken")),
             Ran::Ended(status) => Err(ended(name, status, second, advice)),
         }
     }
@@ -156,7 +156,7 @@ impl Program {
 /// What is said of a program that ended before the first look, or before the `second`.
 fn ended(name: &str, status: ExitStatus, second: bool, advice: &str) -> BenchError {
     let look = if second { "before the second look" } else { "before it was looked at" };
-    BenchError::Unable(format!("{name} ended ({status}) {look}{advice}"))
+    unable!("{name} ended ({status}) {look}{advice}")
 }
 
 /// The name in records.
@@ -173,16 +173,16 @@ pub fn name(ready: Ready) -> String {
 /// Sets every `step`th key, and checks every answer.
 fn redis_writes(stream: &mut UnixStream, step: usize, word: &str) -> Result {
     const OK: &[u8] = b"+OK\r\n";
-    let failed = |error| BenchError::system("talk to redis-server", error);
+    let doing = "talk to redis-server";
     let keys: Vec<u32> = (0..KEYS).step_by(step).collect();
     for keys in keys.chunks(1000) {
         let text: String = keys.iter().map(|key| format!("SET key:{key} {word}{key:0>96}\r\n")).collect();
-        stream.write_all(text.as_bytes()).map_err(failed)?;
+        stream.write_all(text.as_bytes()).or_cant(doing)?;
         let mut answers = vec![0; OK.len() * keys.len()];
-        stream.read_exact(&mut answers).map_err(failed)?;
+        stream.read_exact(&mut answers).or_cant(doing)?;
         if answers.chunks(OK.len()).any(|answer| answer != OK) {
             let said = String::from_utf8_lossy(&answers).lines().next().unwrap_or_default().to_owned();
-            return Err(BenchError::Unable(format!("redis-server refused a write: {said}")));
+            return Err(unable!("redis-server refused a write: {said}"));
         }
     }
     Ok(())

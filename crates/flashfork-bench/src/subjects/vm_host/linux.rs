@@ -30,9 +30,7 @@ pub fn guest(run: &mut Run) -> Result<Guest> {
     let agent = run.here.agent()?;
     if !agent.is_file() {
         let agent = agent.display();
-        return Err(BenchError::Unable(format!(
-            "Linux guests need the guest agent at {agent}: build it with scripts/build-agent"
-        )));
+        return Err(unable!("Linux guests need the guest agent at {agent}: build it with scripts/build-agent"));
     }
     run.begin("the guests' kernel and initramfs", 1);
     let guest = default_guest(&run.here.cache("lab")?, &agent, &mut |line| run.progress.note(line)).map_err(vm)?;
@@ -74,15 +72,15 @@ pub fn until_answers(shell: &Shell) -> Result<Agent> {
 
 /// Calls the agent, and waits for its hello, which has `patience`.
 pub fn connect(shell: &Shell, patience: Duration) -> Result<Agent> {
-    let failed = |error: std::io::Error| BenchError::system("talk to a guest's agent", error);
-    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let doing = "talk to a guest's agent";
+    let (ours, theirs) = UnixStream::pair().or_cant(doing)?;
     shell.send(&ToShell::Connect { port: agent::PORT }, &[theirs.as_fd()]).map_err(vm)?;
     drop(theirs);
-    ours.set_read_timeout(Some(patience)).map_err(failed)?;
-    let [reader, both] = [ours.try_clone().map_err(failed)?, ours.try_clone().map_err(failed)?];
+    ours.set_read_timeout(Some(patience)).or_cant(doing)?;
+    let [reader, both] = [ours.try_clone().or_cant(doing)?, ours.try_clone().or_cant(doing)?];
     let agent = Client::connect(reader, ours).map_err(vm)?;
     // What it is asked next may take longer.
-    both.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    both.set_read_timeout(Some(PATIENCE)).or_cant(doing)?;
     Ok(agent)
 }
 

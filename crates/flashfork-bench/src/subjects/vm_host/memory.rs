@@ -41,8 +41,8 @@ impl MemoryPages {
 
 /// What this host can have guest memory of `bytes` made of, `copies` of it at a time, and why not of pages of its pool.
 pub fn available(bytes: u64, copies: u64) -> Result<(Vec<MemoryPages>, Option<String>)> {
-    let failed = |error: procfs::ProcError| BenchError::system("read /proc/meminfo", std::io::Error::other(error));
-    let free = procfs::Current::current().map(|info: procfs::Meminfo| info.hugepages_free).map_err(failed)?;
+    let free =
+        procfs::Current::current().map(|info: procfs::Meminfo| info.hugepages_free).or_cant("read /proc/meminfo")?;
     let (free, needed) = (free.unwrap_or(0), copies * bytes.div_ceil(HUGE));
     let mut pages = vec![MemoryPages::Small, MemoryPages::Thp];
     if free >= needed {
@@ -124,28 +124,27 @@ pub fn huge_share(ram: &OwnedFd, bytes: u64, pages: MemoryPages) -> Result<f64> 
     if pages == MemoryPages::Hugetlb {
         return Ok(1.0);
     }
-    let failed = |errno: rustix::io::Errno| BenchError::system("look at a template's memory", errno);
+    let doing = "look at a template's memory";
     let mut mapping = Reservation::new(bytes as usize).map_err(map_failed)?;
     mapping.fill(ProtFlags::READ, MapFlags::SHARED, ram.as_fd()).map_err(map_failed)?;
     let mut at = 0;
     while at < bytes {
         at = match rustix::fs::seek(ram, rustix::fs::SeekFrom::Data(at)) {
             Err(rustix::io::Errno::NXIO) => break,
-            other => other.map_err(failed)?,
+            other => other.or_cant(doing)?,
         };
         // SAFETY: within the mapping, which can be read. A page that is there is mapped by this, and no other made.
         unsafe { mapping.start().add(at as usize).read_volatile() };
         at = (at / HUGE + 1) * HUGE;
     }
-    let there = rustix::fs::fstat(ram).map_err(failed)?.st_blocks as f64 * 512.0;
+    let there = rustix::fs::fstat(ram).or_cant(doing)?.st_blocks as f64 * 512.0;
     Ok(on_huge_pages(&mapping)? * bytes as f64 / there.max(1.0))
 }
 
 /// The share of a mapped memory file on 2 MB pages, which the machine's mode may bring about as well.
 fn on_huge_pages(mapping: &Reservation) -> Result<f64> {
     let first = mapping.start() as u64;
-    let failed = |error: procfs::ProcError| BenchError::system("read /proc/self/smaps", std::io::Error::other(error));
-    let maps = Process::myself().and_then(|process| process.smaps()).map_err(failed)?;
+    let maps = Process::myself().and_then(|process| process.smaps()).or_cant("read /proc/self/smaps")?;
     let own = maps.iter().filter(|map| map.address.0 >= first && map.address.1 <= first + mapping.length() as u64);
     let huge: u64 = own.filter_map(|map| map.extension.map.get("ShmemPmdMapped")).sum();
     Ok(huge as f64 / mapping.length() as f64)

@@ -41,9 +41,8 @@ impl Builder {
     pub fn new(cache: &Path, shim: &Path) -> Result<Self> {
         let compiler = compiler_version()?;
         let beside = shim.ancestors().skip(1).take(2).map(|dir| dir.join(LIBRARY)).find(|path| path.exists());
-        let library = beside.ok_or_else(|| {
-            BenchError::Unable(format!("there is no {LIBRARY} near {}; make build makes it", shim.display()))
-        })?;
+        let library =
+            beside.ok_or_else(|| unable!("there is no {LIBRARY} near {}; make build makes it", shim.display()))?;
         // Where it is compiled is another directory.
         let library = library.canonicalize().or_cant("find the library")?;
         Ok(Self { cache: cache.to_path_buf(), library, compiler })
@@ -51,16 +50,16 @@ impl Builder {
 
     /// The programs of a build: kept ones, or new ones, compiled in `scratch`, which lies on the same file system.
     pub fn build(&self, build: Build, source: &Path, scratch: &Path, run: &mut Run) -> Result<Built> {
-        let failed = |error: io::Error| BenchError::system(format!("build {}", build.name()), error);
-        let kept = self.cache.join(format!("fuzz-{}-{:016x}", build.name(), self.fingerprint(build).map_err(failed)?));
+        let doing = format!("build {}", build.name());
+        let kept = self.cache.join(format!("fuzz-{}-{:016x}", build.name(), self.fingerprint(build).or_cant(&doing)?));
         if !kept.exists() {
             run.begin(&format!("compiling {} with AFL's instrumentation", build.name()), 1);
             let dir = scratch.join(build.name());
             self.compile(build, source, &dir)?;
             let programs = dir.join("programs");
-            self.remove_older(build).map_err(failed)?;
-            fs::rename(&programs, &kept).map_err(failed)?;
-            fs::remove_dir_all(&dir).map_err(failed)?;
+            self.remove_older(build).or_cant(&doing)?;
+            fs::rename(&programs, &kept).or_cant(&doing)?;
+            fs::remove_dir_all(&dir).or_cant(&doing)?;
             run.step();
         }
         Ok(Built(kept))
@@ -89,14 +88,14 @@ impl Builder {
     }
 
     fn compile(&self, build: Build, source: &Path, dir: &Path) -> Result {
-        let failed = |error: io::Error| BenchError::system(format!("build {}", build.name()), error);
+        let doing = format!("build {}", build.name());
         // With their times, by which make knows what is made already.
         compile(Command::new("cp").arg("-a").arg(source).arg(dir))?;
         for (name, text) in build.target.harness() {
-            fs::write(dir.join(name), text).map_err(failed)?;
+            fs::write(dir.join(name), text).or_cant(&doing)?;
         }
-        fs::write(dir.join("flashfork_afl_loop.h"), HEADER).map_err(failed)?;
-        fs::create_dir(dir.join("programs")).map_err(failed)?;
+        fs::write(dir.join("flashfork_afl_loop.h"), HEADER).or_cant(&doing)?;
+        fs::create_dir(dir.join("programs")).or_cant(&doing)?;
         self.shell(build, build.target.commands(), dir)?;
         let libraries = build.target.libraries().join(" ");
         let library = self.library.display();
@@ -121,7 +120,7 @@ impl Builder {
             bash.env("AFL_USE_ASAN", "1");
         }
         compile(&mut bash).map_err(|error| match build.sanitized {
-            true => BenchError::Unable(format!("{error} (AddressSanitizer needs Debian's package libclang-rt-dev)")),
+            true => unable!("{error} (AddressSanitizer needs Debian's package libclang-rt-dev)"),
             false => error,
         })
     }

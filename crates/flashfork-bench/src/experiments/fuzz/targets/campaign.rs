@@ -45,7 +45,7 @@ pub fn run(
             Some(status) => return Err(fuzzer.died(status)),
             None if progress.interrupted() => return Ok(None),
             None if begin.elapsed() > time + PATIENCE => {
-                return Err(BenchError::Unable(format!("afl-fuzz did not end within {} s", PATIENCE.as_secs())));
+                return Err(unable!("afl-fuzz did not end within {} s", PATIENCE.as_secs()));
             }
             None => std::thread::sleep(Duration::from_millis(20)),
         }
@@ -55,10 +55,10 @@ pub fn run(
 
 /// What inputs of AFL's corpus take in the program with the loop that goes back.
 pub fn single_inputs(built: &Built, corpus: &Path, cpu: usize) -> Result<Times> {
-    let failed = |error| BenchError::system(format!("read {}", corpus.display()), error);
+    let doing = format!("read {}", corpus.display());
     let mut inputs: Vec<PathBuf> = Vec::new();
-    for entry in std::fs::read_dir(corpus).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    for entry in std::fs::read_dir(corpus).or_cant(&doing)? {
+        let path = entry.or_cant(&doing)?.path();
         if path.is_file() {
             inputs.push(path);
         }
@@ -77,7 +77,7 @@ pub fn single_inputs(built: &Built, corpus: &Path, cpu: usize) -> Result<Times> 
         [bare, forked, looped] if output.status.success() => Ok(Times { bare, forked, looped }),
         _ => {
             let words = String::from_utf8_lossy(&output.stderr);
-            Err(BenchError::Unable(format!("single inputs could not be run ({}): {words}", output.status)))
+            Err(unable!("single inputs could not be run ({}): {words}", output.status))
         }
     }
 }

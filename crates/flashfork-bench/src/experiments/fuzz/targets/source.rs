@@ -16,11 +16,11 @@ pub fn obtain(target: Target, cache: &Path, run: &mut Run) -> Result<PathBuf> {
     if unpacked.exists() {
         return Ok(unpacked);
     }
-    let failed = |error: io::Error| BenchError::system(format!("unpack the source of {}", target.as_ref()), error);
+    let doing = format!("unpack the source of {}", target.as_ref());
     // Whole, or not there.
     let new = dir.join(format!("{}.new", target.as_ref()));
     let _ = fs::remove_dir_all(&new);
-    fs::create_dir_all(&new).map_err(failed)?;
+    fs::create_dir_all(&new).or_cant(&doing)?;
     match target.package() {
         Some(package) => {
             run.begin(&format!("the source of Debian's {package}, by apt"), 1);
@@ -28,20 +28,18 @@ pub fn obtain(target: Target, cache: &Path, run: &mut Run) -> Result<PathBuf> {
             run.step();
         }
         None => {
-            let mut file = fs::File::create(new.join("sqlite3.c")).map_err(failed)?;
-            io::copy(&mut GzDecoder::new(SQLITE), &mut file).map_err(failed)?;
-            fs::write(new.join("schema.h"), schema()).map_err(failed)?;
+            let mut file = fs::File::create(new.join("sqlite3.c")).or_cant(&doing)?;
+            io::copy(&mut GzDecoder::new(SQLITE), &mut file).or_cant(&doing)?;
+            fs::write(new.join("schema.h"), schema()).or_cant(&doing)?;
         }
     }
-    fs::rename(&new, &unpacked).map_err(failed)?;
+    fs::rename(&new, &unpacked).or_cant(&doing)?;
     Ok(unpacked)
 }
 
 /// Has apt bring a package's source as its authors have published it; returns the archive.
 fn download(package: &str, dir: &Path) -> Result<PathBuf> {
-    let missing = |why: String| {
-        BenchError::Unable(format!("the source of {package} can't be had by apt-get source {package}: {why}"))
-    };
+    let missing = |why: String| unable!("the source of {package} can't be had by apt-get source {package}: {why}");
     let failed = |error: io::Error| missing(error.to_string());
     let lists = dir.join("lists");
     if !lists.exists() {
@@ -104,7 +102,7 @@ fn archives(dir: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn unpack(archive: &Path, to: &Path) -> Result {
-    let failed = |why: String| BenchError::Unable(format!("can't unpack {}: {why}", archive.display()));
+    let failed = |why: String| unable!("can't unpack {}: {why}", archive.display());
     let mut tar = Command::new("tar");
     tar.arg("-xf").arg(archive).arg("-C").arg(to).args(["--strip-components=1", "--no-same-owner"]);
     let output = tar.stdin(Stdio::null()).output().map_err(|error| failed(error.to_string()))?;

@@ -25,7 +25,7 @@ const INPUT: u64 = 96;
 /// Makes everything in `dir`, unless it is there already; the kernel is downloaded, if need be.
 pub fn make(dir: &Path, size: u64, run: &mut Run) -> Result {
     if size <= OF_KERNEL {
-        return Err(BenchError::Unable("Linux in QEMU needs more memory: --size 256M or more".into()));
+        return Err(unable!("Linux in QEMU needs more memory: --size 256M or more"));
     }
     let (script, start) = (dir.join("qemu"), start(size));
     let is = |file: &Path, text: &str| fs::read(file).is_ok_and(|there| there == text.as_bytes());
@@ -34,27 +34,27 @@ pub fn make(dir: &Path, size: u64, run: &mut Run) -> Result {
     if is(&script, &start) && PROGRAMS.iter().all(|(name, text, _)| is(&source(name), text)) {
         return Ok(());
     }
-    let failed = |error: std::io::Error| BenchError::system(format!("write into {}", dir.display()), error);
+    let doing = format!("write into {}", dir.display());
     run.begin("QEMU's fork server and the guest's kernel", 1);
-    fs::create_dir_all(dir.join("seeds")).map_err(failed)?;
+    fs::create_dir_all(dir.join("seeds")).or_cant(&doing)?;
     for (name, text, options) in PROGRAMS {
-        fs::write(source(name), text).map_err(failed)?;
+        fs::write(source(name), text).or_cant(&doing)?;
         cc(&options, &source(name), &dir.join(name))?;
     }
     let inputs = seeds::all();
     for (number, input) in inputs.iter().enumerate() {
-        fs::write(dir.join("seeds").join(number.to_string()), input).map_err(failed)?;
+        fs::write(dir.join("seeds").join(number.to_string()), input).or_cant(&doing)?;
     }
     let cache = run.here.cache("lab")?;
-    fs::create_dir_all(&cache).map_err(failed)?;
+    fs::create_dir_all(&cache).or_cant(&doing)?;
     let kernel = KernelFiles::debian(SERIES, &cache, &mut |line| run.progress.note(line)).map_err(vm)?;
-    fs::copy(&kernel.image, dir.join("kernel")).map_err(failed)?;
+    fs::copy(&kernel.image, dir.join("kernel")).or_cant(&doing)?;
     let mut tree = Tree::new();
-    tree.add_bytes("/init", fs::read(dir.join("guest")).map_err(failed)?, 0o755);
+    tree.add_bytes("/init", fs::read(dir.join("guest")).or_cant(&doing)?, 0o755);
     tree.add_bytes("/seeds", inputs.concat(), 0o644);
-    tree.write(&mut File::create(dir.join("initramfs")).map_err(failed)?).map_err(vm)?;
-    fs::write(&script, start).map_err(failed)?;
-    fs::set_permissions(&script, Permissions::from_mode(0o755)).map_err(failed)?;
+    tree.write(&mut File::create(dir.join("initramfs")).or_cant(&doing)?).map_err(vm)?;
+    fs::write(&script, start).or_cant(&doing)?;
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).or_cant(&doing)?;
     run.step();
     Ok(())
 }

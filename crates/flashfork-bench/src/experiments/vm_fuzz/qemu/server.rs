@@ -58,17 +58,17 @@ impl Server {
     /// Starts QEMU, and waits until its guest's driver asks for the fork server. `trusted`: see
     /// [`Self::library_with_system_calls`].
     pub fn start(setup: &Setup<'_>, method: Method, trusted: Option<PathBuf>) -> Result<Self> {
-        let failed = |error: io::Error| BenchError::system("start qemu-system-x86_64", error);
+        let doing = "start qemu-system-x86_64";
         let place = |what: &str| setup.work.join(format!("{}.{what}", method.as_ref()));
         let log = place("log");
-        let input = tempfile::tempfile_in(setup.work).map_err(failed)?;
-        let (afl, theirs) = UnixStream::pair().map_err(failed)?;
-        let (times, their_times) = io::pipe().map_err(failed)?;
-        afl.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        let input = tempfile::tempfile_in(setup.work).or_cant(doing)?;
+        let (afl, theirs) = UnixStream::pair().or_cant(doing)?;
+        let (times, their_times) = io::pipe().or_cant(doing)?;
+        afl.set_read_timeout(Some(PATIENCE)).or_cant(doing)?;
         let mut command = Command::new(setup.dir.join("qemu"));
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C");
-        command.stdin(input.try_clone().map_err(failed)?).stdout(Stdio::null());
-        command.stderr(File::create(&log).map_err(failed)?).process_group(0);
+        command.stdin(input.try_clone().or_cant(doing)?).stdout(Stdio::null());
+        command.stderr(File::create(&log).or_cant(doing)?).process_group(0);
         let stats = (method == Method::Seal).then(|| ShimStats::create(place("stats"))).transpose()?;
         preload(&mut command, &setup.shim, method);
         command.envs(trusted.map(|library| (TRUST.name(), library)));
@@ -89,7 +89,7 @@ impl Server {
         };
         // SAFETY: between fork and exec only system calls are made.
         unsafe { command.pre_exec(prepare) };
-        let process = command.spawn().map_err(failed)?;
+        let process = command.spawn().or_cant(doing)?;
         drop((theirs, their_times));
         let mut server = Self { method, resident: 0, process, afl, times, input, log, stats };
         server.answer()?;
@@ -142,10 +142,10 @@ impl Server {
         let text = String::from_utf8_lossy(&log);
         let panic = text.lines().find(|line| line.contains("Kernel panic")).map(str::to_owned);
         let last = panic.unwrap_or_else(|| last_line(&log, "it said nothing"));
-        BenchError::Unable(format!(
+        unable!(
             "QEMU is no fork server ({}): {why}: {last} (qemu-system-x86_64 is in Debian's package qemu-system-x86)",
             self.method
-        ))
+        )
     }
 }
 
