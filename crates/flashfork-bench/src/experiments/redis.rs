@@ -77,8 +77,8 @@ impl Experiment for RedisOptions {
     fn measure(&self, run: &mut Run) -> Result {
         let shim = &self.preload.clone().map_or_else(|| run.here.shim(), Ok)?;
         let size = self.size.0;
-        // The data, the allocator's share, what a snapshot's clone makes copy, and the dump on a file system that may be
-        // memory.
+        // The data, the allocator's share, what a snapshot's clone makes copy, and the dump on a file system that may
+        // be memory.
         memory::require(&memory::headroom()?, format!("a Redis with {}", show(size)), 3 * size + RESERVE)?;
         let methods = parent::of_any_size(run);
         let mut samples: Vec<Samples> = methods.iter().map(|_| Samples::default()).collect();

@@ -122,7 +122,7 @@ impl<'a> Queues<'a> {
         Ok(there.map_err(|e| Broken(e.to_string()))?.0)
     }
 
-    /// Asks the driver to notify of the chain that it puts at `seen` of queue `index`, the first that the device has not
+    /// Asks the driver to notify of the chain that it puts at `seen` of queue `index`, the first that the device hasn't
     /// looked at; whether it is there already. Without it a driver with event indices, which were met by an earlier
     /// chain, would never notify of those behind it while the device takes none. Not for ever: a guest may play with
     /// its index.
