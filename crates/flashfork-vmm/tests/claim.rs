@@ -4,11 +4,11 @@ mod common;
 #[path = "common/shell.rs"]
 mod shell_client;
 
-use common::{guest, kvm, shape};
+use common::{guest_code, kvm, shape};
 use flashfork_proto::shell::{FromShell, ToShell};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::{sys::ptrace, sys::signal::Signal, unistd::Pid};
-use shell_client::{Shell, Template, code, command};
+use shell_client::{Shell, Template, command};
 use std::sync::{Mutex, mpsc};
 use std::{os::unix::process::CommandExt, thread};
 
@@ -157,7 +157,7 @@ fn a_claim_creates_nothing_and_both_preparation_and_claim_keep_their_order() {
     let _alone = ALONE.lock().unwrap();
     for vcpus in [1, 2] {
         // In its own process, made before any is traced.
-        let template = shell_client::template(shape(16, vcpus), &code(guest()));
+        let template = shell_client::template(shape(16, vcpus), &guest_code());
         let Life { preparation, claim, .. } = life(vcpus, &template, false);
 
         let prepared = ioctls(&preparation);
@@ -241,7 +241,7 @@ fn nothing_ticks_in_a_primed_shell_and_its_claim_maps_nothing() {
     let Some(_) = kvm() else { return };
     let _alone = ALONE.lock().unwrap();
     for vcpus in [1, 2] {
-        let template = shell_client::template(shape(16, vcpus), &code(guest()));
+        let template = shell_client::template(shape(16, vcpus), &guest_code());
         let Life { priming, claim, .. } = life(vcpus, &template, true);
         opens_nothing(&priming);
         opens_nothing(&claim);

@@ -6,8 +6,7 @@ mod lab;
 
 use common::*;
 use flashfork_lab::Kernel;
-use flashfork_proto::signal::{Done, Signal};
-use flashfork_vmm::{boot::Source, cpu::Exit, machine::Machine};
+use flashfork_vmm::{boot::Source, machine::Machine};
 use kvm_ioctls::Kvm;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -28,14 +27,14 @@ fn deadline(cycles: u32, wait: bool) -> Source {
         &[0x66, 0xb8, 0x40, 0x00, 0x04, 0x00, 0x0f, 0x30], // mov eax, deadline mode, vector 0x40; wrmsr
         &[0x0f, 0x31, 0x66, 0x05],             // rdtsc; add eax, cycles
         &cycles.to_le_bytes(),
-        &[0x66, 0x83, 0xd2, 0x00],                               // adc edx, 0
-        &[0x66, 0xb9, 0xe0, 0x06, 0x00, 0x00, 0x0f, 0x30],       // mov ecx, IA32_TSC_DEADLINE; wrmsr
-        &[0x66, 0x89, 0xc6, 0x66, 0x89, 0xd7],                   // mov esi, eax; mov edi, edx
-        &[0x0f, 0x31, 0x66, 0x29, 0xf0, 0x66, 0x19, 0xfa],       // w: rdtsc; sub eax, esi; sbb edx, edi
-        if wait { &[0x78, 0xf6] } else { &[0x90, 0x90] },        // js w
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee],                   // FORK
-        &[0xfb, 0xf4, 0xeb, 0xfd],                               // sti; h: hlt; jmp h
-        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4, 0xeb, 0xfd], // handler: DONE; h: hlt; jmp h
+        &[0x66, 0x83, 0xd2, 0x00],                         // adc edx, 0
+        &[0x66, 0xb9, 0xe0, 0x06, 0x00, 0x00, 0x0f, 0x30], // mov ecx, IA32_TSC_DEADLINE; wrmsr
+        &[0x66, 0x89, 0xc6, 0x66, 0x89, 0xd7],             // mov esi, eax; mov edi, edx
+        &[0x0f, 0x31, 0x66, 0x29, 0xf0, 0x66, 0x19, 0xfa], // w: rdtsc; sub eax, esi; sbb edx, edi
+        if wait { &[0x78, 0xf6] } else { &[0x90, 0x90] },  // js w
+        FORK,
+        &[0xfb, 0xf4, 0xeb, 0xfd], // sti; h: hlt; jmp h
+        DONE,                      // the handler
     ];
     Source::Tiny(code.concat())
 }
@@ -47,7 +46,7 @@ fn fires(source: &Source) {
         let primed = || primed(&kvm, &frozen, index, || std::thread::sleep(Duration::from_millis(200)));
         for mut clone in [clone(&kvm, &frozen, index), primed()] {
             clone.resume();
-            assert_eq!(exit(&mut clone), Exit::Signal(Signal::Done(Done::default())));
+            assert_eq!(done(&mut clone), [0; 0]);
         }
     }
 }
@@ -82,11 +81,11 @@ fn one_shot() -> Source {
         &[0x66, 0xb9, 0x32, 0x08, 0x00, 0x00, 0x66, 0xb8, 0x40, 0x00, 0x00, 0x00, 0x0f, 0x30], // one-shot, vector 0x40
         &[0x66, 0xb9, 0x38, 0x08, 0x00, 0x00, 0x66, 0xb8, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x30], // initial count
         &[0x66, 0xb9, 0x39, 0x08, 0x00, 0x00, 0x0f, 0x32, 0x66, 0xa3, 0x00, 0x20], // current count; mov [0x2000], eax
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee],             // FORK
+        FORK,
         &[0x66, 0xb9, 0x39, 0x08, 0x00, 0x00, 0x0f, 0x32, 0x66, 0xa3, 0x04, 0x20], // the same, to 0x2004
-        &[0xba, 0x3c, 0x12, 0x66, 0x31, 0xc0, 0x66, 0xef], // mov dx, 0x123c; xor eax, eax; out dx, eax: status
+        STATUS_0,
         &[0xbe, 0x00, 0x20, 0xb9, 0x08, 0x00, 0xfc, 0xf3, 0x6e], // mov si, 0x2000; mov cx, 8; cld; rep outsb
-        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4],       // DONE; hlt
+        DONE,
     ];
     Source::Tiny(code.concat())
 }
@@ -103,8 +102,8 @@ fn a_timer_that_counts_stands_still_while_a_clone_waits_primed() {
         waited = start.elapsed();
     });
     clone.resume();
-    let Exit::Signal(Signal::Done(done)) = exit(&mut clone) else { panic!("no counts") };
-    let [before, after] = [0, 4].map(|at| u32::from_le_bytes(std::array::from_fn(|i| done.result[at + i])));
+    let result = done(&mut clone);
+    let [before, after] = [0, 4].map(|at| u32::from_le_bytes(std::array::from_fn(|i| result[at + i])));
     let most = begun.elapsed() - waited + Duration::from_millis(500);
     assert!(before > after && after > 0, "{before}, then {after}");
     assert!(u128::from(before - after) < most.as_nanos(), "{} ns of {most:?}", before - after);
@@ -113,12 +112,12 @@ fn a_timer_that_counts_stands_still_while_a_clone_waits_primed() {
 /// FORK; gives back the first 64 bytes of the reply.
 fn replies() -> Source {
     let code = [
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // mov dx, 0x1234; mov al, FORK; out dx, al
-        &[0xba, 0x3c, 0x12, 0xbf, 0x00, 0x20],     // mov dx, 0x123c; mov di, 0x2000
-        &[0xb9, 0x40, 0x00, 0xfc, 0xf3, 0x6c],     // mov cx, 64; cld; rep insb
-        &[0x66, 0x31, 0xc0, 0x66, 0xef],           // xor eax, eax; out dx, eax: status
+        FORK,
+        &[0xba, 0x3c, 0x12, 0xbf, 0x00, 0x20], // mov dx, 0x123c; mov di, 0x2000
+        &[0xb9, 0x40, 0x00, 0xfc, 0xf3, 0x6c], // mov cx, 64; cld; rep insb
+        &[0x66, 0x31, 0xc0, 0x66, 0xef],       // xor eax, eax; out dx, eax: status
         &[0xbe, 0x00, 0x20, 0xb9, 0x40, 0x00, 0xf3, 0x6e], // mov si, 0x2000; mov cx, 64; rep outsb
-        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4], // DONE; hlt
+        DONE,
     ];
     Source::Tiny(code.concat())
 }
@@ -130,8 +129,8 @@ fn the_wall_clock_is_read_when_the_clone_is_made_and_not_when_it_was_asked_for()
     let (_parent, frozen) = template(&kvm, shape(4, 1), &replies());
     let told = |clone: &mut Machine| {
         clone.resume();
-        let Exit::Signal(Signal::Done(done)) = exit(clone) else { panic!("no reply") };
-        u64::from_le_bytes(std::array::from_fn(|i| done.result[32 + i]))
+        let result = done(clone);
+        u64::from_le_bytes(std::array::from_fn(|i| result[32 + i]))
     };
     // Asked for; then a shell is waited for.
     let asked = renewal(1);
@@ -157,11 +156,11 @@ fn the_wall_clock_is_read_when_the_clone_is_made_and_not_when_it_was_asked_for()
 fn tsc() -> Source {
     let code = [
         &[0x0f, 0x31, 0x66, 0xa3, 0x00, 0x20, 0x66, 0x89, 0x16, 0x04, 0x20][..], // rdtsc; mov [0x2000], edx:eax
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee],                                   // FORK
-        &[0x0f, 0x31, 0x66, 0xa3, 0x08, 0x20, 0x66, 0x89, 0x16, 0x0c, 0x20],     // rdtsc; mov [0x2008], edx:eax
-        &[0xba, 0x3c, 0x12, 0x66, 0x31, 0xc0, 0x66, 0xef],                       // mov dx, 0x123c; status 0
+        FORK,
+        &[0x0f, 0x31, 0x66, 0xa3, 0x08, 0x20, 0x66, 0x89, 0x16, 0x0c, 0x20], // rdtsc; mov [0x2008], edx:eax
+        STATUS_0,
         &[0xbe, 0x00, 0x20, 0xb9, 0x10, 0x00, 0xfc, 0xf3, 0x6e], // mov si, 0x2000; mov cx, 16; cld; rep outsb
-        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4],             // DONE; hlt
+        DONE,
     ];
     Source::Tiny(code.concat())
 }
@@ -184,10 +183,7 @@ fn tsc_goes_on(kvm: &Kvm) -> bool {
     parent.boot(&tsc(), None).unwrap();
     // The template's TSC is behind that of a machine made later, and by less than a second.
     std::thread::sleep(Duration::from_millis(500));
-    parent.resume();
-    assert_eq!(exit(&mut parent), Exit::Signal(Signal::Fork));
-    parent.pause().unwrap();
-    let frozen = parent.freeze(true).unwrap();
+    let frozen = freeze(&mut parent);
     let saved = frozen.state.tsc().unwrap();
     let clones = (0..3).map(|index| (index, clone(kvm, &frozen, index)));
     let wait = || std::thread::sleep(Duration::from_millis(100));
@@ -195,8 +191,8 @@ fn tsc_goes_on(kvm: &Kvm) -> bool {
     for (index, mut clone) in clones.chain(primed) {
         for again in [true, false] {
             clone.resume();
-            let Exit::Signal(Signal::Done(done)) = exit(&mut clone) else { panic!("no readings") };
-            let [before, after] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|i| done.result[at + i])));
+            let result = done(&mut clone);
+            let [before, after] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|i| result[at + i])));
             if before > saved {
                 eprintln!("the template read {before}, and KVM said {saved} after it");
                 return false;
@@ -237,12 +233,12 @@ fn clock() -> Source {
         &[0xbe, 0x00, 0x30, 0xbf, 0x00, 0x31], // mov si, 0x3000; mov di, 0x3100
         &[0xb9, 0x10, 0x00, 0xfc, 0xf3, 0xa5], // mov cx, 16; cld; rep movsw
         &[0x0f, 0x31, 0x66, 0xa3, 0x20, 0x31, 0x66, 0x89, 0x16, 0x24, 0x31], // rdtsc; mov [0x3120], edx:eax
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee], // FORK
+        FORK,
         &[0xbe, 0x00, 0x30, 0xbf, 0x28, 0x31, 0xb9, 0x10, 0x00, 0xf3, 0xa5], // the same again, to 0x3128
         &[0x0f, 0x31, 0x66, 0xa3, 0x48, 0x31, 0x66, 0x89, 0x16, 0x4c, 0x31],
-        &[0xba, 0x3c, 0x12, 0x66, 0x31, 0xc0, 0x66, 0xef], // mov dx, 0x123c; xor eax, eax; out dx, eax: status
+        STATUS_0,
         &[0xbe, 0x00, 0x31, 0xb9, 0x50, 0x00, 0xf3, 0x6e], // mov si, 0x3100; mov cx, 80; rep outsb
-        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4],       // DONE; hlt
+        DONE,
     ];
     Source::Tiny(code.concat())
 }
@@ -279,8 +275,8 @@ fn the_monotonic_clock_of_a_clone_neither_goes_back_nor_jumps_over_the_age_of_te
         // And so may a clone that was made and not started.
         std::thread::sleep(Duration::from_millis(20));
         clone.resume();
-        let Exit::Signal(Signal::Done(done)) = exit(&mut clone) else { panic!("no readings") };
-        let ((before, _), (after, flags)) = (reading(&done.result[..40]), reading(&done.result[40..]));
+        let result = done(&mut clone);
+        let ((before, _), (after, flags)) = (reading(&result[..40]), reading(&result[40..]));
         assert!(after >= before, "went back by {} ns", before - after);
         // All else since the beginning may have been between the two, on a busy machine; the age was not.
         let most = begun.elapsed() - age + Duration::from_millis(500);

@@ -5,9 +5,8 @@ mod client;
 mod common;
 
 use client::{Daemon, PATIENCE, command, eventually, exists, idler, kill, send, tiny, upgraded};
-use common::{guest, kvm};
+use common::{FORK, HALTS, SHOWS, WRITES, guest_code, kvm};
 use flashfork_proto::api::{self, Clone, CloneState, Template};
-use flashfork_vmm::boot::Source;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -18,18 +17,17 @@ use std::{os::fd::OwnedFd, os::unix::process::CommandExt, path::Path, process::C
 #[test]
 fn templates_and_clones_come_and_go() {
     let Some(daemon) = Daemon::start() else { return };
-    let Source::Tiny(code) = guest() else { panic!("no code") };
-    let template = daemon.template("t", code);
+    let template = daemon.template("t", guest_code());
     assert_eq!((template.clones_made, template.name.as_str()), (0, "t"));
     // Its work is done before it is ever ready: that is an end as good as any.
     let clones = daemon.clones("t", &json!({ "count": 3 }));
     assert_eq!(clones.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["t-1", "t-2", "t-3"]);
     assert!(clones.iter().all(|c| c.state == CloneState::Ended && c.first_exit_ns > 0), "{clones:?}");
-    eventually(|| daemon.get::<Template>("/v1/templates/t").clones_alive == 0);
-    daemon.remove("/v1/clones/t-1");
-    daemon.remove("/v1/templates/t");
+    eventually(|| daemon.shown_template("t").clones_alive == 0);
+    daemon.remove_clone("t-1");
+    daemon.remove_template("t");
     daemon.refused("GET", "/v1/templates/t", &Value::Null, "no template t");
-    daemon.refused("POST", "/v1/templates", &tiny("load", idler()), "give another");
+    daemon.refuses_template(&tiny("load", idler()), "give another");
 }
 
 /// As `systemd.socket(5)` says: the socket is descriptor 3, and stays when the daemon ends.
@@ -74,20 +72,19 @@ fn a_socket_that_systemd_has_made_is_served_and_left_there() {
 
 #[test]
 fn a_killed_shell_harms_no_other() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     let clones = daemon.clones_of("t", 2);
     // Shells that wait are replaced.
     daemon.settle_with(2);
     let waiting: Vec<_> = daemon.shells().into_iter().filter(|pid| clones.iter().all(|c| c.pid != *pid)).collect();
     kill(waiting[0]);
     kill(clones[0].pid);
-    let state = |name: &str| daemon.get::<Clone>(&format!("/v1/clones/{name}")).state;
+    let state = |name: &str| daemon.shown(name).state;
     eventually(|| state("t-1") == CloneState::Ended);
-    let ended = daemon.get::<Clone>("/v1/clones/t-1");
+    let ended = daemon.shown("t-1");
     assert!(ended.ended.as_ref().unwrap().contains("SIGKILL") && ended.memory_bytes.is_none(), "{ended:?}");
     assert_eq!(state("t-2"), CloneState::Starting);
-    let rolled: Clone = daemon.post("/v1/clones/t-2/rollback", &Value::Null);
+    let rolled = daemon.roll_back("t-2");
     assert_ne!(rolled.generation, clones[1].generation);
     eventually(|| !exists(waiting[0]));
     daemon.settle_with(1);
@@ -96,8 +93,7 @@ fn a_killed_shell_harms_no_other() {
 
 #[test]
 fn a_shell_that_ends_before_it_reads_its_claim_costs_no_clone() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     let mut clones = Vec::new();
     // The first time none is primed, the second time one is.
     for ready in [1, 2] {
@@ -125,29 +121,25 @@ fn a_shell_that_ends_before_it_reads_its_claim_costs_no_clone() {
 
 #[test]
 fn a_number_whose_name_somebody_has_chosen_is_left_out() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     for name in ["t-3", "other"] {
         daemon.clones("t", &json!({ "name": name, "wait": false }));
     }
     let names: Vec<_> = daemon.clones_of("t", 2).into_iter().map(|clone| clone.name).collect();
     assert_eq!(names, ["t-4", "t-5"]);
     // Where none is left for that, no number is used up.
-    let mut limited = tiny("l", idler());
-    limited["max_clones"] = json!(2);
-    let _: Template = daemon.post("/v1/templates", &limited);
+    daemon.limited("l", idler(), 2);
     for name in ["l-1", "l-2"] {
         daemon.clones("t", &json!({ "name": name, "wait": false }));
     }
-    daemon.refused("POST", "/v1/templates/l/clones", &json!({ "wait": false }), "a clone l-2 already");
-    daemon.remove("/v1/clones/l-1");
+    daemon.refuses_clones("l", &json!({ "wait": false }), "a clone l-2 already");
+    daemon.remove_clone("l-1");
     assert_eq!(daemon.clone_of("l").name, "l-1");
 }
 
 #[test]
 fn a_killed_daemon_leaves_no_shell_but_clones_and_its_socket_to_the_next_one() {
-    let Some(mut daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(mut daemon) = Daemon::with_idler() else { return };
     let clone = daemon.clone_of("t");
     daemon.settle_with(1);
     let shells = daemon.shells();
@@ -159,21 +151,14 @@ fn a_killed_daemon_leaves_no_shell_but_clones_and_its_socket_to_the_next_one() {
     eventually(|| UnixStream::connect(&daemon.socket).is_ok());
     let second = command(&daemon.socket).output().unwrap();
     assert!(String::from_utf8_lossy(&second.stderr).contains("already"), "{second:?}");
-    assert_eq!(daemon.get::<Vec<Clone>>("/v1/clones")[0].pid, clone.pid);
+    assert_eq!(daemon.all_clones()[0].pid, clone.pid);
 }
 
 #[test]
 fn what_clones_add_is_what_they_write() {
     let Some(daemon) = Daemon::start() else { return };
-    // FORK; then writes 64 KB at 0x10000 and signals that with a byte on the console.
-    let writer = [
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // mov dx, 0x1234; mov al, FORK; out dx, al
-        &[0xb8, 0x00, 0x10, 0x8e, 0xc0],           // mov ax, 0x1000; mov es, ax
-        &[0x31, 0xff, 0xb9, 0x00, 0x80, 0xf3, 0xab], // xor di, di; mov cx, 0x8000; rep stosw
-        &[0xba, 0xf8, 0x03, 0xb0, b'x', 0xee, 0xf4, 0xeb, 0xfd], // mov dx, 0x3f8; mov al, 'x'; out dx, al; hlt; jmp hlt
-    ];
     daemon.template("idle", idler());
-    daemon.template("writes", writer.concat());
+    daemon.template("writes", [FORK, WRITES, SHOWS, HALTS].concat());
     let clone = |template: &str| daemon.clone_of(template).name;
     let added = |name: &str| {
         let shown: Clone = daemon.get(&format!("/v1/clones/{name}"));
@@ -187,7 +172,7 @@ fn what_clones_add_is_what_they_write() {
     assert!(difference < (64 << 10) + batches, "{difference}");
     assert!(added(&idle) < 8 << 20, "{}", added(&idle));
     // What the kernel holds for its VM is in it: more than the process has.
-    let pid = daemon.get::<Clone>(&format!("/v1/clones/{idle}")).pid;
+    let pid = daemon.shown(&idle).pid;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let kib = |name: &str| -> u64 {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -210,11 +195,11 @@ fn a_guest_of_two_cpus_is_cloned_and_rolled_back() {
     assert_eq!(template.shape.vcpus, 2);
     let clones = daemon.clones_of("two", 2);
     for clone in &clones {
-        let rolled: Clone = daemon.post(&format!("/v1/clones/{}/rollback", clone.name), &Value::Null);
+        let rolled = daemon.roll_back(&clone.name);
         assert!(rolled.generation != clone.generation && rolled.state == CloneState::Starting, "{rolled:?}");
     }
-    daemon.remove("/v1/clones/two-1");
-    assert_eq!(daemon.get::<Clone>("/v1/clones/two-2").state, CloneState::Starting);
+    daemon.remove_clone("two-1");
+    assert_eq!(daemon.shown("two-2").state, CloneState::Starting);
 }
 
 #[test]
@@ -223,15 +208,14 @@ fn of_ended_clones_the_last_are_remembered() {
         command.args(["--remember", "10"]);
     };
     let Some(daemon) = Daemon::start_with(remember) else { return };
-    let Source::Tiny(code) = guest() else { panic!("no code") };
-    daemon.template("t", code);
+    daemon.template("t", guest_code());
     daemon.clones("t", &json!({}));
     daemon.settle();
     let before = daemon.descriptors();
     for _ in 0..3 {
         daemon.clones("t", &json!({ "count": 5 }));
     }
-    let clones = || daemon.get::<Vec<Clone>>("/v1/clones");
+    let clones = || daemon.all_clones();
     eventually(|| clones().len() == 10 && clones().iter().all(|clone| clone.state == CloneState::Ended));
     assert!(clones().iter().all(|clone| clone.ended.as_deref().is_some_and(|how| how.contains("status 0"))));
     daemon.refused("GET", "/v1/clones/t-1", &Value::Null, "no clone t-1");
@@ -241,33 +225,29 @@ fn of_ended_clones_the_last_are_remembered() {
 
 #[test]
 fn a_console_has_what_was_written_and_takes_what_is_typed() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     daemon.clone_of("t");
     let mut stream = upgraded(&daemon, "t-1/console");
     let mut byte = [0];
     stream.read_exact(&mut byte).unwrap();
     assert_eq!(&byte, b"x");
     stream.write_all(b"typed").unwrap();
-    daemon.remove("/v1/clones/t-1");
+    daemon.remove_clone("t-1");
     assert_eq!(stream.read(&mut [0; 16]).unwrap(), 0, "the end of the clone is the console's");
 }
 
 #[test]
 fn templates_are_saved_and_loaded() {
     let Some(daemon) = Daemon::start() else { return };
-    let Source::Tiny(code) = guest() else { panic!("no code") };
-    let mut limited = tiny("t", code);
-    limited["max_clones"] = json!(2);
-    let _: Template = daemon.post("/v1/templates", &limited);
+    daemon.limited("t", guest_code(), 2);
     daemon.clones("t", &json!({}));
     let directory = daemon.socket.with_file_name("saved");
-    let _: Template = daemon.post("/v1/templates/t/save", &json!({ "directory": directory }));
-    let loaded: Template = daemon.post("/v1/templates/load", &json!({ "name": "u", "directory": directory }));
+    daemon.save("t", &directory);
+    let loaded = daemon.load("u", &directory);
     assert_eq!((loaded.name.as_str(), loaded.boot_ns), ("u", None));
     assert_eq!((loaded.clones_made, loaded.max_clones), (1, Some(2)), "it goes on where it was saved");
     assert_eq!(daemon.clones("u", &json!({})).len(), 1);
-    daemon.refused("POST", "/v1/templates/u/clones", &json!({}), "make a new one");
+    daemon.refuses_clones("u", &json!({}), "make a new one");
     std::fs::write(directory.join("manifest"), b"damaged").unwrap();
     daemon.refused("POST", "/v1/templates/load", &json!({ "name": "v", "directory": directory }), "manifest");
 }
@@ -276,29 +256,27 @@ fn templates_are_saved_and_loaded() {
 fn a_rollback_is_another_clone_with_its_own_index_and_counts_as_one() {
     let Some(daemon) = Daemon::start() else { return };
     let teller = [
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // mov dx, 0x1234; mov al, FORK; out dx, al
+        FORK,
         &[0xba, 0x3c, 0x12, 0x66, 0xed, 0x66, 0xed, 0x66, 0xed], // mov dx, 0x123c; in eax, dx: role, zero, index
         &[0x04, b'0', 0xba, 0xf8, 0x03, 0xee, 0xf4, 0xeb, 0xfd], // add al, '0'; mov dx, 0x3f8; out dx, al; hlt; jmp hlt
     ];
-    let mut limited = tiny("t", teller.concat());
-    limited["max_clones"] = json!(3);
-    let _: Template = daemon.post("/v1/templates", &limited);
+    daemon.limited("t", teller.concat(), 3);
     daemon.clones_of("t", 2);
-    let rolled: Clone = daemon.post("/v1/clones/t-1/rollback", &Value::Null);
-    let template = || daemon.get::<Template>("/v1/templates/t");
+    let rolled = daemon.roll_back("t-1");
+    let template = || daemon.shown_template("t");
     assert_eq!((template().clones_made, template().clones_alive), (3, 2));
     let mut index = [0; 2];
     upgraded(&daemon, "t-1/console").read_exact(&mut index).unwrap();
     assert_eq!(&index, b"02");
-    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "make a new one");
-    let after: Clone = daemon.get("/v1/clones/t-1");
+    daemon.refuses_rollback("t-1", "make a new one");
+    let after = daemon.shown("t-1");
     assert_eq!((after.generation, after.state), (rolled.generation, CloneState::Starting));
     // The template stays while they live, and goes when they have ended.
     daemon.refused("DELETE", "/v1/templates/t", &Value::Null, "2 clones");
     daemon.shells().into_iter().for_each(kill);
     eventually(|| template().clones_alive == 0);
-    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "has ended");
-    daemon.remove("/v1/templates/t");
+    daemon.refuses_rollback("t-1", "has ended");
+    daemon.remove_template("t");
 }
 
 /// More requests than any fixed number of threads that one would think of.
@@ -321,10 +299,10 @@ fn a_boot_ends_with_its_client_and_until_then_its_name_is_that_of_what_is_being_
     let client = hung(&daemon, "t");
     let request = tiny("t", idler());
     eventually(|| daemon.shells().len() == 1);
-    daemon.refused("POST", "/v1/templates", &request, "template t is being made: try again");
+    daemon.refuses_template(&request, "template t is being made: try again");
     drop(client);
     eventually(|| daemon.ask("POST", "/v1/templates", &request).0 == 200);
-    daemon.refused("POST", "/v1/templates", &request, "there is a template t already");
+    daemon.refuses_template(&request, "there is a template t already");
     daemon.settle();
 }
 
@@ -336,14 +314,13 @@ fn sixty_four_hung_guests_stop_nobody() {
     eventually(|| daemon.shells().len() >= 64);
     daemon.template("t", idler());
     let clone = daemon.clone_of("t");
-    daemon.remove(&format!("/v1/clones/{}", clone.name));
+    daemon.remove_clone(&clone.name);
     drop(requests);
 }
 
 #[test]
 fn connections_to_a_guest_that_hangs_are_gone_when_their_clients_are() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     daemon.clone_of("t");
     daemon.settle_with(1);
     let before = daemon.descriptors();
@@ -364,8 +341,7 @@ fn connections_to_a_guest_that_hangs_are_gone_when_their_clients_are() {
 
 #[test]
 fn consoles_of_a_quiet_guest_are_gone_when_their_clients_are_and_who_only_reads_stays() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     daemon.clone_of("t");
     daemon.settle_with(1);
     let before = daemon.descriptors();
@@ -382,8 +358,7 @@ fn consoles_of_a_quiet_guest_are_gone_when_their_clients_are_and_who_only_reads_
 
 #[test]
 fn shells_of_one_request_are_made_at_the_same_time() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     eventually(|| daemon.shells().len() == 2);
     let stop = AtomicBool::new(false);
     let most = std::thread::scope(|scope| {
@@ -413,7 +388,7 @@ fn a_file_that_would_wait_for_a_writer_is_refused() {
     request.as_object_mut().unwrap().remove("tiny");
     for file in [pipe.as_path(), Path::new("/dev/zero")] {
         request["kernel"] = json!(file);
-        daemon.refused("POST", "/v1/templates", &request, "neither a file nor a block device");
+        daemon.refuses_template(&request, "neither a file nor a block device");
     }
 }
 
@@ -428,7 +403,7 @@ fn a_terminal_that_a_request_names_does_not_become_the_daemon_s() {
     let mut request = tiny("t", idler());
     request.as_object_mut().unwrap().remove("tiny");
     request["kernel"] = json!(nix::unistd::ttyname(&terminal.slave).unwrap());
-    daemon.refused("POST", "/v1/templates", &request, "neither a file nor a block device");
+    daemon.refuses_template(&request, "neither a file nor a block device");
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.child.id())).unwrap();
     let tty = stat.rsplit(") ").next().unwrap().split(' ').nth(4).unwrap();
     assert_eq!(tty, "0", "{stat}");

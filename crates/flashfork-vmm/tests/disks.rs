@@ -5,8 +5,8 @@
 mod client;
 mod common;
 
-use client::{Daemon, TELLER, idler, restart, tiny, told};
-use flashfork_proto::api::{Clone, Forked, Template};
+use client::{Daemon, idler, restart, teller, tiny, told};
+use flashfork_proto::api::Template;
 use flashfork_proto::signal::{self, AttachedDisk};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -25,8 +25,8 @@ fn image(directory: &Path, name: &str) -> PathBuf {
 }
 
 /// A template with so many slots.
-fn slots(daemon: &Daemon, name: &str, code: &[u8], slots: u8) {
-    let mut request = tiny(name, code.to_vec());
+fn slots(daemon: &Daemon, name: &str, code: Vec<u8>, slots: u8) {
+    let mut request = tiny(name, code);
     request["shape"]["disk_slots"] = json!(slots);
     let template: Template = daemon.post("/v1/templates", &request);
     assert_eq!(template.shape.disk_slots, slots);
@@ -45,44 +45,34 @@ fn news(daemon: &Daemon, clone: &str, count: usize, paths: usize) -> Vec<Attache
 fn clones_and_forks_are_given_disks_one_after_the_other_and_keep_them() {
     let Some(mut daemon) = Daemon::start() else { return };
     let [first, second] = ["a", "b"].map(|name| image(daemon.dir.path(), name));
-    slots(&daemon, "t", TELLER, 2);
+    slots(&daemon, "t", teller(), 2);
     daemon.clones("t", &with(json!([{ "image": first, "mount": "/srv", "read_only": true }])));
     let disk = AttachedDisk { number: 0, read_only: true, sectors: BYTES / 512, mount: "/srv".into() };
     assert_eq!(news(&daemon, "t-1", 1, 4), [disk]);
     // The tree grows: a template of it has the first disk, and its clones get the second.
     let request = json!({ "now": true, "count": 0, "template": "warm" });
-    let _: Forked = daemon.post("/v1/clones/t-1/fork", &request);
-    daemon.refused(
-        "POST",
-        "/v1/templates/warm/clones",
-        &with(json!([{ "image": first }, { "image": second }])),
-        "1 empty slots",
-    );
+    daemon.fork("t-1", &request);
+    daemon.refuses_clones("warm", &with(json!([{ "image": first }, { "image": second }])), "1 empty slots");
     daemon.clones("warm", &with(json!([{ "image": second }])));
     // So do those who were left by another daemon.
     restart(&mut daemon, Signal::KILL);
     let request = json!({ "now": true, "count": 0, "template": "full" });
-    let _: Forked = daemon.post("/v1/clones/warm-2/fork", &request);
-    daemon.refused("POST", "/v1/templates/full/clones", &with(json!([{ "image": second }])), "0 empty slots");
+    daemon.fork("warm-2", &request);
+    daemon.refuses_clones("full", &with(json!([{ "image": second }])), "0 empty slots");
     // Saved and loaded it has both.
     let directory = daemon.dir.path().join("saved");
-    daemon.post::<Template>("/v1/templates/full/save", &json!({ "directory": directory }));
+    daemon.save("full", &directory);
     assert_eq!(fs::metadata(directory.join("disk-1")).unwrap().len(), BYTES);
-    daemon.post::<Template>("/v1/templates/load", &json!({ "name": "again", "directory": directory }));
+    daemon.load("again", &directory);
     let clone = daemon.clone_of("again");
-    daemon.refused(
-        "POST",
-        &format!("/v1/clones/{}/fork", clone.name),
-        &json!({ "now": true, "disks": [{ "image": first }] }),
-        "0 empty slots",
-    );
-    let _: Clone = daemon.post(&format!("/v1/clones/{}/rollback", clone.name), &Value::Null);
+    daemon.refuses_fork(&clone.name, &json!({ "now": true, "disks": [{ "image": first }] }), "0 empty slots");
+    daemon.roll_back(&clone.name);
     restart(&mut daemon, Signal::KILL);
-    let _: Clone = daemon.post("/v1/clones/t-1/rollback", &Value::Null);
+    daemon.roll_back("t-1");
     assert_eq!(news(&daemon, "t-1", 1, 4)[0].mount, "/srv");
     // A fork is given its own, and its parent is not.
     let request = json!({ "now": true, "disks": [{ "image": second }] });
-    let forked: Forked = daemon.post("/v1/clones/t-1/fork", &request);
+    let forked = daemon.fork("t-1", &request);
     assert_eq!(forked.clones.len(), 1);
 }
 
@@ -91,7 +81,7 @@ fn clones_and_forks_are_given_disks_one_after_the_other_and_keep_them() {
 fn disks_take_no_primed_shell() {
     let Some(daemon) = Daemon::start() else { return };
     let image = image(daemon.dir.path(), "a");
-    slots(&daemon, "t", &idler(), 1);
+    slots(&daemon, "t", idler(), 1);
     let primed = |body: &Value| {
         let clone = daemon.clones("t", body).remove(0);
         daemon.settle_with(clone.name[2..].parse().unwrap());
@@ -106,7 +96,7 @@ fn disks_that_can_not_be_given_are_told_in_a_line() {
     let Some(daemon) = Daemon::start() else { return };
     let (good, odd) = (image(daemon.dir.path(), "a"), image(daemon.dir.path(), "odd"));
     File::options().write(true).open(&odd).unwrap().set_len(BYTES + 1).unwrap();
-    slots(&daemon, "t", &idler(), 1);
+    slots(&daemon, "t", idler(), 1);
     daemon.template("none", idler());
     let path = "/v1/templates/t/clones";
     let refused = |disk: Value, why| daemon.refused("POST", path, &with(json!([disk])), why);
@@ -118,10 +108,10 @@ fn disks_that_can_not_be_given_are_told_in_a_line() {
     }
     let long = json!({ "wait": false, "job": "x".repeat(3950), "disks": [{ "image": good }] });
     daemon.refused("POST", path, &long, "a job of 3950 bytes: 3948 fit");
-    daemon.refused("POST", "/v1/templates/none/clones", &with(json!([{ "image": good }])), "0 empty slots");
+    daemon.refuses_clones("none", &with(json!([{ "image": good }])), "0 empty slots");
     assert_eq!(daemon.clone_of("t").name, "t-1", "none of that took a number");
     let fork = json!({ "now": true, "disks": [{ "image": good, "mount": "/srv" }] });
-    daemon.refused("POST", "/v1/clones/t-1/fork", &fork, "leave out --now");
+    daemon.refuses_fork("t-1", &fork, "leave out --now");
 }
 
 /// Whoever wrote to an image, and set its times back, changed the disks of clones without a word.
@@ -145,14 +135,14 @@ fn an_image_that_has_changed_is_refused_by_its_name() {
     };
     change(&given);
     let why = format!("{} has changed", given.display());
-    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, &why);
-    daemon.refused("POST", "/v1/clones/t-1/fork", &json!({ "now": true }), &why);
+    daemon.refuses_rollback("t-1", &why);
+    daemon.refuses_fork("t-1", &json!({ "now": true }), &why);
     // Those that come now see it as it is.
     daemon.clones("t", &with(json!([{ "image": given }])));
     change(&own);
     let why = format!("{} has changed", own.display());
-    daemon.refused("POST", "/v1/templates/t/clones", &json!({ "wait": false }), &why);
-    daemon.refused("POST", "/v1/clones/t-2/rollback", &Value::Null, &why);
+    daemon.refuses_clones("t", &json!({ "wait": false }), &why);
+    daemon.refuses_rollback("t-2", &why);
     let directory = daemon.dir.path().join("saved");
     daemon.refused("POST", "/v1/templates/t/save", &json!({ "directory": directory }), &why);
     assert!(!directory.exists());
@@ -162,7 +152,7 @@ fn an_image_that_has_changed_is_refused_by_its_name() {
 #[test]
 fn an_image_that_changes_through_a_mapping_that_was_written_to_is_found_out() {
     let Some(daemon) = Daemon::start() else { return };
-    slots(&daemon, "t", &idler(), 1);
+    slots(&daemon, "t", idler(), 1);
     // Not in /tmp, which may be a tmpfs: that doesn't notice.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let image = image(dir.path(), "image");
@@ -174,5 +164,5 @@ fn an_image_that_changes_through_a_mapping_that_was_written_to_is_found_out() {
     while SystemTime::now().duration_since(seen).unwrap() < Duration::from_millis(20) {}
     mapped.as_volatile_slice().write_slice(b"behind", 0).unwrap();
     let why = format!("{} has changed", image.display());
-    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, &why);
+    daemon.refuses_rollback("t-1", &why);
 }

@@ -4,13 +4,12 @@
 mod client;
 mod common;
 
-use client::{Daemon, PATIENCE, eventually, exists, idler, tiny};
-use flashfork_proto::api::{self, Clone, CloneState, Template};
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use client::{Daemon, PATIENCE, eventually, exists, fake_shell, idler, send, tiny};
+use flashfork_proto::api::{self, CloneState};
+use rustix::process::Signal;
+use serde_json::json;
 use std::io::{ErrorKind, Read, Write};
-use std::path::{Path, PathBuf};
-use std::{os::unix::fs::PermissionsExt, os::unix::net::UnixStream};
+use std::os::unix::net::UnixStream;
 
 /// Speaks a shell's protocol until it is told to boot or claimed, then does something else.
 const FAKE: &str = r#"#!/usr/bin/python3
@@ -77,17 +76,6 @@ while True:
         s.send(b"\x03" + state + b"\0" * 5)
 "#;
 
-fn fake(directory: &Path, program: &str) -> PathBuf {
-    let path = directory.join("shell");
-    std::fs::write(&path, program).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    path
-}
-
-fn signal(pid: u32, signal: Signal) {
-    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
-}
-
 /// Kilobytes of its own memory.
 fn anonymous(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -113,73 +101,50 @@ fn answers(daemon: &Daemon) {
 
 #[test]
 fn a_shell_that_talks_nonsense_or_too_much_is_ended() {
-    let Some(honest) = Daemon::start() else { return };
-    let template = honest.template("t", idler());
-    let directory = honest.dir.path().join("saved");
-    let _: Template = honest.post("/v1/templates/t/save", &json!({ "directory": directory }));
-    let daemon = Daemon::start_with(|command, dir| {
-        command.arg("--shell").arg(fake(dir, FAKE));
-    });
-    let daemon = daemon.unwrap();
+    let Some(daemon) = Daemon::with_fake_shell(FAKE) else { return };
     // Nonsense instead of an answer: the request ends, and so does the shell.
     let mut boots = tiny("boots", idler());
     boots["timeout_s"] = json!(3600);
-    daemon.refused("POST", "/v1/templates", &boots, "no message of this protocol");
-    daemon.refused("POST", "/v1/templates", &boots, "no message of this protocol");
+    daemon.refuses_template(&boots, "no message of this protocol");
+    daemon.refuses_template(&boots, "no message of this protocol");
     // An answer that nobody asked for: the clone ends, and the daemon keeps none of it.
-    let _: Template = daemon.post("/v1/templates/load", &json!({ "name": "t", "directory": directory }));
     let before = anonymous(daemon.child.id());
     let clone = daemon.clone_of("t");
-    let shown = || daemon.get::<Clone>("/v1/clones/t-1");
-    eventually(|| shown().state == CloneState::Ended && !exists(clone.pid));
-    assert!(shown().ended.unwrap().contains("out of turn"), "{:?}", shown());
+    eventually(|| daemon.shown("t-1").state == CloneState::Ended && !exists(clone.pid));
+    let how = daemon.shown("t-1").ended.unwrap();
+    assert!(how.contains("out of turn"), "{how}");
     let grown = anonymous(daemon.child.id()).saturating_sub(before);
     assert!(grown < 16 << 10, "{grown} KiB");
-    assert_eq!(template.clones_alive, 0);
     // What it says is all right, but not what comes along.
     let floods = FAKE.replace("s.send(b\"\\x0b\" +", "socket.send_fds(s, [b\"\\x0a\\0\"], [0] * 60) #");
-    fake(daemon.dir.path(), &floods);
+    fake_shell(daemon.dir.path(), &floods);
     // Some that wait already are the others.
     eventually(|| {
         let clone = daemon.clone_of("t");
         eventually(|| !exists(clone.pid));
-        let path = format!("/v1/clones/{}", clone.name);
-        let ended = daemon.get::<Clone>(&path).ended;
-        ended.is_some_and(|how| how.contains("more descriptors than may come with it"))
+        daemon.shown(&clone.name).ended.is_some_and(|how| how.contains("more descriptors than may come with it"))
     });
 }
 
 #[test]
 fn what_a_shell_says_moves_no_cursor() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
-    let directory = daemon.dir.path().join("saved");
-    let _: Template = daemon.post("/v1/templates/t/save", &json!({ "directory": directory }));
-    let daemon = Daemon::start_with(|command, dir| {
-        // TROUBLE, and FAILED when it is asked for anything.
-        let says = r#"s.send(CLAIMED)
+    // TROUBLE, and FAILED when it is asked for anything.
+    let says = r#"s.send(CLAIMED)
     s.send(b"\x09\x06x\n\x1b[2J")
     s.recv(1 << 20)
     s.send(b"\x0b\x06y\n\x1b[2J")
     time.sleep(600)"#;
-        command.arg("--shell").arg(fake(dir, &FAKE.replace("s.send(CLAIMED)", says)));
-    });
-    let daemon = daemon.unwrap();
-    let _: Template = daemon.post("/v1/templates/load", &json!({ "name": "t", "directory": directory }));
+    let Some(daemon) = Daemon::with_fake_shell(&FAKE.replace("s.send(CLAIMED)", says)) else { return };
     daemon.clone_of("t");
-    eventually(|| {
-        let trouble = daemon.get::<Clone>("/v1/clones/t-1").trouble;
-        trouble.is_some_and(|line| line == r"x\n\u{1b}[2J")
-    });
-    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, r"y\n\u{1b}[2J");
+    eventually(|| daemon.shown("t-1").trouble.is_some_and(|line| line == r"x\n\u{1b}[2J"));
+    daemon.refuses_rollback("t-1", r"y\n\u{1b}[2J");
 }
 
 #[test]
 fn a_shell_that_does_not_read_holds_up_nobody() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     let clones = daemon.clones_of("t", 2);
-    signal(clones[0].pid, Signal::STOP);
+    send(clones[0].pid, Signal::STOP);
     // Typing: the console ends, after a while.
     let (mut console, head) = upgrade(&daemon, "t-1/console");
     assert!(head.starts_with("HTTP/1.1 101"), "{head}");
@@ -192,51 +157,41 @@ fn a_shell_that_does_not_read_holds_up_nobody() {
     let refused = refused.unwrap();
     assert!(refused.starts_with("HTTP/1.1 409") && refused.contains("doesn't listen"), "{refused}");
     // A rollback: the clone stays what it was.
-    let before: Clone = daemon.get("/v1/clones/t-1");
-    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "doesn't listen");
-    let after: Clone = daemon.get("/v1/clones/t-1");
+    let before = daemon.shown("t-1");
+    daemon.refuses_rollback("t-1", "doesn't listen");
+    let after = daemon.shown("t-1");
     assert_eq!((after.generation, after.state), (before.generation, CloneState::Starting));
     answers(&daemon);
-    let _: Clone = daemon.post("/v1/clones/t-2/rollback", &Value::Null);
+    daemon.roll_back("t-2");
     // It need not agree to its end.
-    daemon.remove("/v1/clones/t-1");
+    daemon.remove_clone("t-1");
     eventually(|| !exists(clones[0].pid));
 }
 
 #[test]
 fn a_rollback_without_an_answer_ends_the_clone() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     let clone = daemon.clone_of("t");
-    signal(clone.pid, Signal::STOP);
-    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "did not answer within 20 s");
+    send(clone.pid, Signal::STOP);
+    daemon.refuses_rollback("t-1", "did not answer within 20 s");
     eventually(|| !exists(clone.pid));
-    let ended = daemon.get::<Clone>("/v1/clones/t-1").ended.unwrap();
+    let ended = daemon.shown("t-1").ended.unwrap();
     assert!(ended.contains("rollback"), "{ended}");
-    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "has ended");
+    daemon.refuses_rollback("t-1", "has ended");
 }
 
 #[test]
 fn what_a_shell_could_still_change_is_no_template() {
-    let Some(honest) = Daemon::start() else { return };
-    honest.template("t", idler());
-    let directory = honest.dir.path().join("saved");
-    let _: Template = honest.post("/v1/templates/t/save", &json!({ "directory": directory }));
-    let daemon = Daemon::start_with(|command, dir| {
-        command.arg("--shell").arg(fake(dir, KEEPS));
-    });
-    let daemon = daemon.unwrap();
-    let _: Template = daemon.post("/v1/templates/load", &json!({ "name": "t", "directory": directory }));
+    let Some(daemon) = Daemon::with_fake_shell(KEEPS) else { return };
     let clones = daemon.clones_of("t", 2);
     let bodies = [json!({ "now": true }), json!({ "now": true, "count": 0, "template": "never" })];
     for (clone, body) in clones.iter().zip(bodies) {
-        let path = format!("/v1/clones/{}", clone.name);
-        daemon.refused("POST", &format!("{path}/fork"), &body, "still mapped for writing");
+        daemon.refuses_fork(&clone.name, &body, "still mapped for writing");
         // It could make it more and more.
         eventually(|| !exists(clone.pid));
-        let ended = daemon.get::<Clone>(&path).ended.unwrap();
+        let ended = daemon.shown(&clone.name).ended.unwrap();
         assert!(ended.contains("mapped"), "{ended}");
     }
-    assert_eq!(daemon.get::<Vec<Template>>("/v1/templates").len(), 1);
-    eventually(|| daemon.get::<Template>("/v1/templates/t").clones_alive == 0);
+    assert_eq!(daemon.templates().len(), 1);
+    eventually(|| daemon.shown_template("t").clones_alive == 0);
 }

@@ -7,7 +7,7 @@ mod common;
 mod fuzz;
 
 use client::{Daemon, idler};
-use flashfork_proto::api::{self, Clone, Template};
+use flashfork_proto::api::{self, Template};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::{net::Shutdown, os::unix::net::UnixStream, path::Path, process::Command, time::Duration};
@@ -16,7 +16,7 @@ use std::{net::Shutdown, os::unix::net::UnixStream, path::Path, process::Command
 const KEPT: usize = 8;
 
 fn tidy(daemon: &Daemon) {
-    let clones: Vec<Clone> = daemon.get("/v1/clones");
+    let clones = daemon.all_clones();
     let templates: Vec<Template> = daemon.get("/v1/templates");
     if clones.len() > KEPT || templates.len() > KEPT {
         // What is being made has no name yet, and what has a clone by now stays until the next time.
@@ -54,14 +54,13 @@ fn requests() {
 
 #[test]
 fn a_body_that_is_no_object_and_a_name_that_is_no_text_are_refused_in_words() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     for body in ["[]", "[1]", "[1,null,\"\",true]", "7", "\"x\"", "null"] {
         let body: Value = serde_json::from_str(body).unwrap();
-        daemon.refused("POST", "/v1/templates/t/clones", &body, "object");
-        daemon.refused("POST", "/v1/templates", &body, "object");
+        daemon.refuses_clones("t", &body, "object");
+        daemon.refuses_template(&body, "object");
     }
-    assert_eq!(daemon.get::<Vec<Clone>>("/v1/clones"), []);
+    assert_eq!(daemon.all_clones(), []);
     for path in ["templates/%ff", "clones/%c3%28", "templates/a%80/clones"] {
         let method = if path.ends_with("clones") { "POST" } else { "GET" };
         daemon.refused(method, &format!("/v1/{path}"), &serde_json::json!({}), "UTF-8");

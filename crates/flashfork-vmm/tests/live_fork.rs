@@ -19,6 +19,14 @@ fn running(kvm: &Kvm, frozen: &Frozen, index: u64) -> Machine {
     clone
 }
 
+/// A template of a guest that counts, and a clone of it that runs.
+fn counts() -> Option<(Kvm, Frozen, Machine)> {
+    let kvm = kvm()?;
+    let (_boot, template) = template(&kvm, shape(MEMORY_MIB, 1), &Source::Tiny(counting()));
+    let clone = running(&kvm, &template, 0);
+    Some((kvm, template, clone))
+}
+
 fn deltas() -> Deltas {
     Deltas { ram: delta::create("flashfork:test", u64::from(MEMORY_MIB) << 20).unwrap(), disks: Vec::new() }
 }
@@ -52,9 +60,7 @@ fn wait_until_it_counts(kvm: &Kvm, machine: &mut Machine, origin: &Frozen) -> Fr
 
 #[test]
 fn a_fork_is_of_one_moment_and_its_machine_goes_on() {
-    let Some(kvm) = kvm() else { return };
-    let (_boot, template) = template(&kvm, shape(MEMORY_MIB, 1), &Source::Tiny(counting()));
-    let mut parent = running(&kvm, &template, 0);
+    let Some((kvm, template, mut parent)) = counts() else { return };
     wait_until_it_counts(&kvm, &mut parent, &template);
     let mut last = 0;
     for index in 1..=100 {
@@ -76,9 +82,7 @@ fn a_fork_is_of_one_moment_and_its_machine_goes_on() {
 
 #[test]
 fn a_guest_that_signals_is_told_which_one_it_is() {
-    let Some(kvm) = kvm() else { return };
-    let (_boot, template) = template(&kvm, shape(MEMORY_MIB, 1), &Source::Tiny(counting()));
-    let mut parent = running(&kvm, &template, 0);
+    let Some((kvm, template, mut parent)) = counts() else { return };
     wait_until_it_counts(&kvm, &mut parent, &template);
     assert_eq!(parent.devices().input(b"f"), 1);
     assert_eq!(exit(&mut parent), Exit::Signal(Signal::Fork));
@@ -91,10 +95,7 @@ fn a_guest_that_signals_is_told_which_one_it_is() {
 
 #[test]
 fn a_clone_of_a_clone_of_a_clone_and_so_on_counts_on_whoever_is_gone() {
-    let Some(kvm) = kvm() else { return };
-    let (boot, template) = template(&kvm, shape(MEMORY_MIB, 1), &Source::Tiny(counting()));
-    drop(boot);
-    let mut parent = running(&kvm, &template, 0);
+    let Some((kvm, template, mut parent)) = counts() else { return };
     let mut frozen = wait_until_it_counts(&kvm, &mut parent, &template);
     let mut last = 0;
     for depth in 1..=20 {
@@ -116,9 +117,7 @@ fn a_clone_of_a_clone_of_a_clone_and_so_on_counts_on_whoever_is_gone() {
 
 #[test]
 fn a_rollback_forgets_a_fork_that_was_begun() {
-    let Some(kvm) = kvm() else { return };
-    let (_boot, template) = template(&kvm, shape(MEMORY_MIB, 1), &Source::Tiny(counting()));
-    let mut machine = running(&kvm, &template, 0);
+    let Some((kvm, template, mut machine)) = counts() else { return };
     let frozen = wait_until_it_counts(&kvm, &mut machine, &template);
     drop(machine);
     let mut child = running(&kvm, &frozen, 1);

@@ -4,9 +4,9 @@ mod common;
 #[path = "common/shell.rs"]
 mod shell_client;
 
-use common::{clone, exit, guest, kvm, result, shape, template};
-use flashfork_proto::shell::{Ended, FromShell, ToShell};
-use shell_client::{Shell, code};
+use common::{FORK, clone, exit, guest, guest_code, kvm, result, shape, template};
+use flashfork_proto::shell::{Ended, ToShell};
+use shell_client::Shell;
 use std::{fs, sync::Mutex};
 
 /// The tests count what this process holds: one at a time.
@@ -61,7 +61,7 @@ fn machines_that_come_and_go_leave_nothing_in_their_process() {
 fn shells_that_come_and_go_leave_no_process_and_no_descriptor() {
     let Some(_) = kvm() else { return };
     let _alone = ALONE.lock().unwrap();
-    let template = shell_client::template(shape(4, 1), &code(guest()));
+    let template = shell_client::template(shape(4, 1), &guest_code());
     let cycle = |index: usize| {
         let mut shells = Shell::prepare_many(shape(4, 1), 10);
         for shell in &mut shells {
@@ -80,7 +80,7 @@ fn a_hundred_clones_of_one_template_live_at_the_same_time() {
     let Some(_) = kvm() else { return };
     let _alone = ALONE.lock().unwrap();
     // FORK; then count at 0x2000 for ever.
-    let counter = [0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, 0xff, 0x06, 0x00, 0x20, 0xf4, 0xeb, 0xf9];
+    let counter = [FORK, &[0xff, 0x06, 0x00, 0x20, 0xf4, 0xeb, 0xf9]].concat();
     let template = shell_client::template(shape(16, 1), &counter);
     let before = children();
     let mut clones = Vec::new();
@@ -92,12 +92,10 @@ fn a_hundred_clones_of_one_template_live_at_the_same_time() {
     }
     assert_eq!(children(), before + 100);
     for clone in &mut clones {
-        clone.send(ToShell::Pause);
-        assert_eq!(clone.next(), FromShell::Done);
+        clone.does(ToShell::Pause);
     }
     for clone in &mut clones {
-        clone.send(ToShell::Stop);
-        assert_eq!(clone.ended().0, Ended::Stopped);
+        clone.stops();
     }
     drop(clones);
     assert_eq!(children(), before);

@@ -4,22 +4,16 @@
 mod client;
 mod common;
 
-use client::{Daemon, TELLER, eventually, idler, kill, tiny, told};
-use common::{NONCE, guest};
+use client::{Daemon, eventually, idler, kill, teller, tiny, told};
+use common::{NONCE, guest_code};
 use flashfork_proto::api::{self, Clone, CloneState, Template};
 use flashfork_proto::signal::Forked;
-use flashfork_vmm::boot::Source;
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, os::unix::fs::PermissionsExt, path::Path, process::Command, thread};
+use std::{collections::BTreeSet, path::Path, process::Command, thread};
 
 /// Whether its shell was primed: then its memory was mapped before.
 fn was_primed(clone: &Clone) -> bool {
     clone.claim.map == 0
-}
-
-fn code() -> Vec<u8> {
-    let Source::Tiny(code) = guest() else { panic!("no code") };
-    code
 }
 
 /// Makes one clone, and waits until the pool is as full as it was.
@@ -49,12 +43,11 @@ fn the_template_that_was_asked_for_last_has_a_shell_and_those_in_turn_don_t_take
 
 #[test]
 fn a_template_that_a_fork_made_has_a_shell_before_anybody_asks_for_its_clones() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     one(&daemon, "t");
     // It has the shell of `t`, which is asked for no more.
     let request = json!({ "count": 0, "now": true, "template": "warm" });
-    daemon.post::<api::Forked>("/v1/clones/t-1/fork", &request);
+    daemon.fork("t-1", &request);
     eventually(|| daemon.stats().pools[0].primed == 1);
     assert!(was_primed(&one(&daemon, "warm")) && was_primed(&one(&daemon, "warm")));
 }
@@ -62,7 +55,7 @@ fn a_template_that_a_fork_made_has_a_shell_before_anybody_asks_for_its_clones() 
 #[test]
 fn siblings_from_primed_shells_share_neither_entropy_nor_generation() {
     let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", TELLER.to_vec());
+    daemon.template("t", teller());
     let clones: Vec<_> = (0..4).map(|_| one(&daemon, "t")).collect();
     assert_eq!(clones.iter().map(was_primed).collect::<Vec<_>>(), [false, true, true, true]);
     let told: Vec<_> = clones.iter().map(|clone| Forked::decode(&told(&daemon, &clone.name)[..136]).unwrap()).collect();
@@ -87,7 +80,7 @@ fn runs(pid: u32) -> bool {
 #[test]
 fn a_shell_that_is_killed_while_it_waits_primed_costs_nobody_a_clone() {
     let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", code());
+    daemon.template("t", guest_code());
     daemon.clones("t", &json!({}));
     let kill_all = || {
         daemon.settle();
@@ -114,27 +107,25 @@ fn a_shell_that_is_killed_while_it_waits_primed_costs_nobody_a_clone() {
 fn a_template_s_memory_goes_with_it_and_no_shell_waits_for_one_that_is_used_up() {
     let Some(daemon) = Daemon::start() else { return };
     daemon.template("stays", idler());
-    daemon.template("goes", code());
+    daemon.template("goes", guest_code());
     daemon.clones("goes", &json!({}));
     daemon.settle();
     assert_eq!(daemon.stats().pools[0].primed, 1);
-    daemon.remove("/v1/templates/goes");
+    daemon.remove_template("goes");
     let only_ready = || daemon.shells().len() == 2 && daemon.stats().pools.iter().all(|pool| pool.primed == 0);
     eventually(only_ready);
-    let mut limited = tiny("limited", idler());
-    limited["max_clones"] = json!(2);
-    let _: Template = daemon.post("/v1/templates", &limited);
+    daemon.limited("limited", idler(), 2);
     one(&daemon, "limited");
-    daemon.post::<api::Forked>("/v1/clones/limited-1/fork", &json!({ "now": true }));
-    daemon.remove("/v1/clones/limited-1");
-    daemon.remove("/v1/clones/limited-2");
+    daemon.fork("limited-1", &json!({ "now": true }));
+    daemon.remove_clone("limited-1");
+    daemon.remove_clone("limited-2");
     eventually(only_ready);
-    daemon.refused("POST", "/v1/templates/limited/clones", &json!({}), "make a new one");
+    daemon.refuses_clones("limited", &json!({}), "make a new one");
     eventually(only_ready);
     // And the last template of a shape takes all shells with it.
     daemon.clones("stays", &json!({ "wait": false, "name": "c" }));
     daemon.settle_with(1);
-    daemon.remove("/v1/clones/c");
+    daemon.remove_clone("c");
     for name in ["stays", "limited"] {
         eventually(|| daemon.ask("DELETE", &format!("/v1/templates/{name}"), &Value::Null).0 == 204);
     }
@@ -148,7 +139,7 @@ fn who_keeps_no_shells_has_none_primed() {
         command.arg("--socket").arg(dir.join("vmd.sock")).args(["--pool", "0"]);
     };
     let Some(daemon) = Daemon::start_with(none) else { return };
-    daemon.template("t", code());
+    daemon.template("t", guest_code());
     for _ in 0..3 {
         assert!(!was_primed(&daemon.clones("t", &json!({})).remove(0)));
     }
@@ -160,7 +151,7 @@ fn a_template_with_a_disk_is_primed_too() {
     let Some(daemon) = Daemon::start() else { return };
     let image = daemon.dir.path().join("image");
     std::fs::write(&image, vec![7; 1 << 20]).unwrap();
-    let mut request = tiny("t", code());
+    let mut request = tiny("t", guest_code());
     request["shape"]["disk"] = json!(true);
     request["disk"] = json!(image);
     let _: Template = daemon.post("/v1/templates", &request);
@@ -177,12 +168,12 @@ fn claims_of_two_templates_by_many_at_once_are_all_served_and_none_is_another_s(
     let Some(daemon) = Daemon::start() else { return };
     let other = 0x1234_u16;
     let changed = {
-        let mut code = code();
+        let mut code = guest_code();
         let at = code.windows(2).position(|pair| pair == NONCE.to_le_bytes()).unwrap();
         code[at..at + 2].copy_from_slice(&other.to_le_bytes());
         code
     };
-    daemon.template("a", code());
+    daemon.template("a", guest_code());
     daemon.template("b", changed);
     let clones: Vec<Clone> = thread::scope(|scope| {
         let ask = |number: usize| {
@@ -233,10 +224,6 @@ time.sleep(600)
 
 #[test]
 fn what_a_primed_shell_answers_harms_nobody() {
-    let Some(honest) = Daemon::start() else { return };
-    honest.template("t", idler());
-    let directory = honest.dir.path().join("saved");
-    let _: Template = honest.post("/v1/templates/t/save", &json!({ "directory": directory }));
     // What it does; whether it passes for primed; whether its own answer passes for a claim.
     let cases = [
         ("s.send(b'\\xff' * 10)", "pass", false, false),
@@ -252,15 +239,8 @@ fn what_a_primed_shell_answers_harms_nobody() {
         ("s.send(PRIMED)", "pass", true, false),
     ];
     for (prime, go, primes, claims) in cases {
-        let daemon = Daemon::start_with(|command, dir| {
-            let path = dir.join("shell");
-            std::fs::write(&path, FAKE.replace("PRIME\n", &format!("{prime}\n")).replace("GO\n", &format!("{go}\n")))
-                .unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-            command.arg("--shell").arg(path);
-        });
-        let daemon = daemon.unwrap();
-        let _: Template = daemon.post("/v1/templates/load", &json!({ "name": "t", "directory": directory }));
+        let program = FAKE.replace("PRIME\n", &format!("{prime}\n")).replace("GO\n", &format!("{go}\n"));
+        let Some(daemon) = Daemon::with_fake_shell(&program) else { return };
         let first = daemon.clone_of("t");
         assert!(!was_primed(&first), "{prime}");
         let place =
@@ -272,7 +252,7 @@ fn what_a_primed_shell_answers_harms_nobody() {
             let error: api::Error = serde_json::from_str(&body).unwrap();
             assert!(status >= 400 && !error.message.contains('\n'), "{prime} {go}: {error}");
             assert_eq!(daemon.stats().clones_made, 1, "{prime} {go}");
-            assert_eq!(daemon.get::<Template>("/v1/templates/t").clones_made, 2);
+            assert_eq!(daemon.shown_template("t").clones_made, 2);
         } else {
             let second = daemon.clone_of("t");
             assert_eq!((second.name.as_str(), was_primed(&second)), ("t-2", claims), "{prime} {go}");

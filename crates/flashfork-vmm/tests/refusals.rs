@@ -5,7 +5,7 @@ mod client;
 mod common;
 
 use client::{Daemon, command, eventually, idler, tiny};
-use flashfork_proto::api::{self, Clone, Template};
+use flashfork_proto::api::{self};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, setrlimit};
 use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -14,47 +14,44 @@ use std::{os::unix::fs::MetadataExt, os::unix::net::UnixStream, os::unix::proces
 
 #[test]
 fn refusals_say_what_and_what_to_do() {
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
-    daemon.refused("POST", "/v1/templates", &tiny("t", idler()), "choose another name");
-    daemon.refused("POST", "/v1/templates", &tiny("../x", idler()), "is no name");
-    daemon.refused("POST", "/v1/templates/u/clones", &json!({}), "flashfork vm template ls");
-    daemon.refused("POST", "/v1/templates/t/clones", &json!({ "count": 0 }), "ask for 1 to");
-    daemon.refused("POST", "/v1/templates/t/clones", &json!({ "cuont": 1 }), "cuont");
+    let Some(daemon) = Daemon::with_idler() else { return };
+    daemon.refuses_template(&tiny("t", idler()), "choose another name");
+    daemon.refuses_template(&tiny("../x", idler()), "is no name");
+    daemon.refuses_clones("u", &json!({}), "flashfork vm template ls");
+    daemon.refuses_clones("t", &json!({ "count": 0 }), "ask for 1 to");
+    daemon.refuses_clones("t", &json!({ "cuont": 1 }), "cuont");
     daemon.refused("DELETE", "/v1/clones/nobody", &Value::Null, "no clone nobody");
     daemon.refused("GET", "/v2", &Value::Null, "version 1");
     let mut huge = tiny("big", idler());
     huge["shape"]["memory_mib"] = json!(1 << 20);
-    daemon.refused("POST", "/v1/templates", &huge, "give less");
+    daemon.refuses_template(&huge, "give less");
     let mut missing = tiny("k", idler());
     missing["tiny"] = Value::Null;
     missing["kernel"] = json!("/no/such/kernel");
-    daemon.refused("POST", "/v1/templates", &missing, "/no/such/kernel");
+    daemon.refuses_template(&missing, "/no/such/kernel");
     let mut diskless = tiny("d", idler());
     diskless["disk_read_only"] = json!(true);
-    daemon.refused("POST", "/v1/templates", &diskless, "needs an image");
+    daemon.refuses_template(&diskless, "needs an image");
     diskless["disk"] = json!("/dev/null");
-    daemon.refused("POST", "/v1/templates", &diskless, "a shape with a disk");
+    daemon.refuses_template(&diskless, "a shape with a disk");
     diskless["shape"]["disk"] = json!(true);
-    daemon.refused("POST", "/v1/templates", &diskless, "neither a file nor a block device");
+    daemon.refuses_template(&diskless, "neither a file nor a block device");
     let empty = tempfile::NamedTempFile::new().unwrap();
     diskless["disk"] = json!(empty.path());
-    daemon.refused("POST", "/v1/templates", &diskless, "0 bytes");
+    daemon.refuses_template(&diskless, "0 bytes");
     diskless["disk_serial"] = json!("a serial number that is too long");
-    daemon.refused("POST", "/v1/templates", &diskless, "no serial number");
+    daemon.refuses_template(&diskless, "no serial number");
     daemon.clones("t", &json!({ "wait": false, "name": "c" }));
-    daemon.refused("POST", "/v1/templates/t/clones", &json!({ "wait": false, "name": "c" }), "already");
+    daemon.refuses_clones("t", &json!({ "wait": false, "name": "c" }), "already");
     daemon.refused("DELETE", "/v1/templates/t", &Value::Null, "has 1 clone,");
-    let mut limited = tiny("l", idler());
-    limited["max_clones"] = json!(1);
-    let _: Template = daemon.post("/v1/templates", &limited);
+    daemon.limited("l", idler(), 1);
     let nothing_made = json!({ "wait": false, "name": "c" });
-    daemon.refused("POST", "/v1/templates/l/clones", &nothing_made, "already");
+    daemon.refuses_clones("l", &nothing_made, "already");
     daemon.clone_of("l");
-    daemon.refused("POST", "/v1/templates/l/clones", &json!({ "wait": false }), "make a new one");
-    daemon.remove("/v1/clones/c");
+    daemon.refuses_clones("l", &json!({ "wait": false }), "make a new one");
+    daemon.remove_clone("c");
     // At once, whether its process has ended or not.
-    daemon.remove("/v1/templates/t");
+    daemon.remove_template("t");
 }
 
 #[test]
@@ -74,8 +71,8 @@ fn without_kvm_the_daemon_says_so() {
     eventually(|| UnixStream::connect(&daemon.socket).is_ok());
     let host: api::Host = daemon.post("/v1/host", &Value::Null);
     assert!(host.kvm == api::HostKvm::None && host.detail.contains("modprobe"), "{host:?}");
-    daemon.refused("POST", "/v1/templates", &tiny("t", idler()), "cannot open /dev/kvm");
-    assert!(daemon.get::<Vec<Template>>("/v1/templates").is_empty());
+    daemon.refuses_template(&tiny("t", idler()), "cannot open /dev/kvm");
+    assert!(daemon.templates().is_empty());
 }
 
 #[test]
@@ -131,7 +128,7 @@ fn a_full_disk_is_one_line_and_leaves_nothing_behind() {
     let left = std::fs::read_dir(root.join(small.strip_prefix("/").unwrap())).unwrap().count();
     assert_eq!(left, 0, "a draft was left behind");
     let elsewhere = daemon.dir.path().join("saved");
-    let _: Template = daemon.post("/v1/templates/t/save", &json!({ "directory": elsewhere }));
+    daemon.save("t", &elsewhere);
     daemon.clone_of("t");
 }
 
@@ -150,8 +147,8 @@ fn too_little_memory_is_one_line_and_leaves_nothing_behind() {
     let Some(daemon) = daemon else { return };
     let mut request = tiny("t", idler());
     request["shape"]["memory_mib"] = json!(1500);
-    daemon.refused("POST", "/v1/templates", &request, "out of memory");
-    assert!(daemon.get::<Vec<Template>>("/v1/templates").is_empty());
+    daemon.refuses_template(&request, "out of memory");
+    assert!(daemon.templates().is_empty());
     eventually(|| daemon.shells().is_empty());
     // The name is free, and what fits is made.
     daemon.template("t", idler());
@@ -193,11 +190,11 @@ fn an_ordinary_user_of_the_group_of_kvm_has_all_of_it() {
     let line = |name: &str| words(status.lines().find_map(|line| line.strip_prefix(name)).unwrap());
     assert_eq!(line("CapPrm:"), ["0000000000000000"]);
     assert_eq!(line("Seccomp:"), ["2"]);
-    let rolled: Clone = daemon.post("/v1/clones/t-1/rollback", &Value::Null);
+    let rolled = daemon.roll_back("t-1");
     assert!(rolled.generation != clone.generation && rolled.memory_bytes.is_some(), "{rolled:?}");
     let directory = daemon.dir.path().join("saved");
-    let _: Template = daemon.post("/v1/templates/t/save", &json!({ "directory": directory }));
-    let _: Template = daemon.post("/v1/templates/load", &json!({ "name": "u", "directory": directory }));
+    daemon.save("t", &directory);
+    daemon.load("u", &directory);
     daemon.clone_of("u");
     // Whoever else comes finds the socket closed to him.
     assert_eq!(std::fs::metadata(&daemon.socket).unwrap().mode() & 0o777, 0o600);

@@ -21,29 +21,9 @@ use std::{collections::BTreeMap, fs, iter::repeat_with, os::fd::OwnedFd, os::uni
 /// How a conversation with the store begins.
 const HELLO: &[u8] = b"FLFKSTO\n\x02";
 
-fn clones(daemon: &Daemon) -> Vec<Clone> {
-    daemon.get("/v1/clones")
-}
-
-fn shown(daemon: &Daemon, name: &str) -> Clone {
-    daemon.get(&format!("/v1/clones/{name}"))
-}
-
-fn templates(daemon: &Daemon) -> Vec<Template> {
-    daemon.get("/v1/templates")
-}
-
-fn rolled_back(daemon: &Daemon, name: &str) -> Clone {
-    daemon.post(&format!("/v1/clones/{name}/rollback"), &Value::Null)
-}
-
 fn remove_all(daemon: &Daemon) {
-    clones(daemon).iter().for_each(|clone| remove_clone(daemon, &clone.name));
-    templates(daemon).iter().for_each(|template| daemon.remove(&format!("/v1/templates/{}", template.name)));
-}
-
-fn remove_clone(daemon: &Daemon, name: &str) {
-    daemon.remove(&format!("/v1/clones/{name}"));
+    daemon.all_clones().iter().for_each(|clone| daemon.remove_clone(&clone.name));
+    daemon.templates().iter().for_each(|template| daemon.remove_template(&template.name));
 }
 
 fn place(daemon: &Daemon) -> PathBuf {
@@ -71,7 +51,7 @@ fn clones_and_templates_live_on_over_their_daemon_s_end() {
     assert!(before.iter().all(|clone| clone.made_ns > made), "{made}: {before:?}");
     for signal in [Signal::TERM, Signal::KILL, Signal::KILL] {
         restart(&mut daemon, signal);
-        let after = clones(&daemon);
+        let after = daemon.all_clones();
         assert_eq!(after.len(), 2);
         for (before, after) in before.iter().zip(&after) {
             assert_eq!((&before.name, before.pid, &before.generation), (&after.name, after.pid, &after.generation));
@@ -79,13 +59,13 @@ fn clones_and_templates_live_on_over_their_daemon_s_end() {
             assert_eq!(before.made_ns, after.made_ns);
             assert!(exists(after.pid) && after.memory_bytes.is_some(), "{after:?}");
         }
-        let template = templates(&daemon).remove(0);
+        let template = daemon.templates().remove(0);
         assert_eq!((template.clones_made, template.clones_alive, template.shared_bytes), (2, 2, 0));
         assert_eq!(template.made_ns, made);
     }
     // All can be done that could be before.
-    assert_ne!(rolled_back(&daemon, "t-1").generation, before[0].generation);
-    let forked: Forked = daemon.post("/v1/clones/t-2/fork", &json!({ "count": 1, "now": true, "wait": false }));
+    assert_ne!(daemon.roll_back("t-1").generation, before[0].generation);
+    let forked = daemon.fork("t-2", &json!({ "count": 1, "now": true, "wait": false }));
     assert_eq!(forked.clones[0].forked_from.as_deref(), Some("t-2"));
     assert!(forked.clones[0].made_ns > before[1].made_ns);
     let new = daemon.clones("t", &json!({ "wait": false }));
@@ -93,17 +73,16 @@ fn clones_and_templates_live_on_over_their_daemon_s_end() {
     assert!(before.iter().all(|clone| clone.cid != new[0].cid));
     restart(&mut daemon, Signal::KILL);
     daemon.refused("DELETE", "/v1/templates/t", &Value::Null, "3 clones");
-    assert!(["t-1", "t-2", "t-4", "t-5"].iter().all(|name| exists(shown(&daemon, name).pid)));
+    assert!(["t-1", "t-2", "t-4", "t-5"].iter().all(|name| exists(daemon.shown(name).pid)));
     remove_all(&daemon);
     restart(&mut daemon, Signal::KILL);
-    assert_eq!((clones(&daemon).len(), templates(&daemon).len()), (0, 0));
+    assert_eq!((daemon.all_clones().len(), daemon.templates().len()), (0, 0));
     eventually(|| before.iter().chain(&new).all(|clone| !exists(clone.pid)));
 }
 
 #[test]
 fn a_daemon_that_may_open_too_few_files_ends_nothing() {
-    let Some(mut daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(mut daemon) = Daemon::with_idler() else { return };
     let made = daemon.clones_of("t", 10);
     end(&mut daemon, Signal::KILL);
     let mut refused = 0;
@@ -125,23 +104,22 @@ fn a_daemon_that_may_open_too_few_files_ends_nothing() {
         daemon.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         refused += usize::from(said.contains("templates and clones go on") && said.contains("raise"));
     }
-    assert!(made.iter().all(|clone| shown(&daemon, &clone.name).ended.is_none()));
+    assert!(made.iter().all(|clone| daemon.shown(&clone.name).ended.is_none()));
     assert!(refused > 1);
 }
 
 #[test]
 fn a_clone_that_ended_while_there_was_no_daemon_is_shown_as_ended() {
-    let Some(mut daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(mut daemon) = Daemon::with_idler() else { return };
     let made = daemon.clones_of("t", 2);
     end(&mut daemon, Signal::KILL);
     kill(made[0].pid);
     again(&mut daemon);
-    eventually(|| shown(&daemon, "t-1").ended.is_some_and(|how| how.contains("its shell ended")));
+    eventually(|| daemon.shown("t-1").ended.is_some_and(|how| how.contains("its shell ended")));
     // It was seen to end, and the next daemon knows it, too.
     restart(&mut daemon, Signal::KILL);
-    assert_eq!(shown(&daemon, "t-1").state, CloneState::Ended);
-    assert_eq!(shown(&daemon, "t-2").state, CloneState::Starting);
+    assert_eq!(daemon.shown("t-1").state, CloneState::Ended);
+    assert_eq!(daemon.shown("t-2").state, CloneState::Starting);
     remove_all(&daemon);
     let store = store_of(&daemon);
     end(&mut daemon, Signal::TERM);
@@ -151,8 +129,7 @@ fn a_clone_that_ended_while_there_was_no_daemon_is_shown_as_ended() {
 
 #[test]
 fn what_waits_ends_with_its_daemon_and_clones_end_with_daemon_and_store() {
-    let Some(mut daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(mut daemon) = Daemon::with_idler() else { return };
     let made: Vec<_> = daemon.clones_of("t", 2).iter().map(|clone| clone.pid).collect();
     daemon.settle_with(2);
     let all = daemon.shells();
@@ -164,13 +141,12 @@ fn what_waits_ends_with_its_daemon_and_clones_end_with_daemon_and_store() {
     kill(store);
     eventually(|| !made.iter().any(|pid| exists(*pid)));
     again(&mut daemon);
-    assert_eq!(templates(&daemon), []);
+    assert_eq!(daemon.templates(), []);
 }
 
 #[test]
 fn a_store_that_ends_is_replaced_by_one_that_has_everything() {
-    let Some(mut daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(mut daemon) = Daemon::with_idler() else { return };
     let made = daemon.clones_of("t", 2);
     let stamp = || fs::metadata(place(&daemon)).ok().map(|place| (place.ctime(), place.ctime_nsec()));
     // One that doesn't read is as good as none.
@@ -179,15 +155,15 @@ fn a_store_that_ends_is_replaced_by_one_that_has_everything() {
         kill_process(Pid::from_raw(store.cast_signed()).unwrap(), signal).unwrap();
         eventually(|| {
             // Until there is no more room for it.
-            rolled_back(&daemon, "t-2");
+            daemon.roll_back("t-2");
             ![before, None].contains(&stamp())
         });
         eventually(|| !exists(store));
         // It has everything before anything else is put.
-        rolled_back(&daemon, "t-2");
+        daemon.roll_back("t-2");
     }
     restart(&mut daemon, Signal::KILL);
-    assert!(made.iter().all(|clone| shown(&daemon, &clone.name).pid == clone.pid && exists(clone.pid)));
+    assert!(made.iter().all(|clone| daemon.shown(&clone.name).pid == clone.pid && exists(clone.pid)));
     daemon.clone_of("t");
 }
 
@@ -205,14 +181,13 @@ fn what_the_store_has_no_room_for_is_refused_before_it_is_acknowledged() {
     let (made, (_, why)) = (1..20).map(|n| (n, make(n))).find(|(_, (status, _))| *status != 200).expect("no room");
     assert!(why.contains("may open no more files"), "{why}");
     restart(&mut daemon, Signal::KILL);
-    assert_eq!((templates(&daemon).len(), store_of(&daemon)), (made, store));
+    assert_eq!((daemon.templates().len(), store_of(&daemon)), (made, store));
 }
 
 /// The end of a session's leader is a signal for stopped processes in it.
 #[test]
 fn a_stopped_store_outlives_its_daemon_and_not_an_end_for_good() {
-    let Some(mut daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(mut daemon) = Daemon::with_idler() else { return };
     let made = &daemon.clone_of("t");
     let store = store_of(&daemon);
     let signal = |signal| kill_process(Pid::from_raw(store.cast_signed()).unwrap(), signal).unwrap();
@@ -220,7 +195,7 @@ fn a_stopped_store_outlives_its_daemon_and_not_an_end_for_good() {
     end(&mut daemon, Signal::KILL);
     signal(Signal::CONT);
     again(&mut daemon);
-    assert!(shown(&daemon, &made.name).pid == made.pid && exists(made.pid));
+    assert!(daemon.shown(&made.name).pid == made.pid && exists(made.pid));
     signal(Signal::STOP);
     end(&mut daemon, Signal::INT);
     eventually(|| !exists(store) && !exists(made.pid));
@@ -228,8 +203,7 @@ fn a_stopped_store_outlives_its_daemon_and_not_an_end_for_good() {
 
 #[test]
 fn strangers_and_nonsense_get_nothing_of_a_store_and_do_it_no_harm() {
-    let Some(mut daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(mut daemon) = Daemon::with_idler() else { return };
     let clone = daemon.clone_of("t");
     let store = store_of(&daemon);
     end(&mut daemon, Signal::KILL);
@@ -262,13 +236,12 @@ fn strangers_and_nonsense_get_nothing_of_a_store_and_do_it_no_harm() {
         assert_eq!(said.stdout, b"0\n", "{}", String::from_utf8_lossy(&said.stderr));
     }
     again(&mut daemon);
-    assert_eq!((store_of(&daemon), shown(&daemon, "t-1").pid), (store, clone.pid));
+    assert_eq!((store_of(&daemon), daemon.shown("t-1").pid), (store, clone.pid));
 }
 
 #[test]
 fn what_can_not_be_read_is_ended_and_told() {
-    let Some(mut daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(mut daemon) = Daemon::with_idler() else { return };
     let made = daemon.clones_of("t", 2);
     end(&mut daemon, Signal::KILL);
     // This test is a daemon that writes in another way: of one clone.
@@ -288,7 +261,7 @@ fn what_can_not_be_read_is_ended_and_told() {
     BufReader::new(daemon.child.stderr.take().unwrap()).read_line(&mut said).unwrap();
     assert!(said.contains("a clone of an earlier daemon can't be taken over and ends"), "{said}");
     answers(&daemon);
-    assert_eq!(clones(&daemon).len(), 1);
+    assert_eq!(daemon.all_clones().len(), 1);
     eventually(|| made.iter().filter(|clone| exists(clone.pid)).count() == 1);
 }
 
@@ -388,7 +361,7 @@ fn a_daemon_that_is_killed_at_any_moment_has_lost_nothing_and_left_nothing_unkno
             assert_eq!(asks.join().unwrap(), None);
         });
         again(&mut daemon);
-        let (clones, templates) = (clones(&daemon), templates(&daemon));
+        let (clones, templates) = (daemon.all_clones(), daemon.templates());
         for (name, pid) in &told.clones {
             let found = clones.iter().find(|clone| clone.name == *name);
             assert!(found.is_some_and(|found| found.pid == *pid && found.ended.is_none()), "{name} {pid}: {found:?}");
@@ -396,7 +369,7 @@ fn a_daemon_that_is_killed_at_any_moment_has_lost_nothing_and_left_nothing_unkno
         assert!(told.templates.iter().all(|name| templates.iter().any(|template| template.name == *name)));
         // What was not acknowledged may be there, and then it can be removed.
         let others = clones.iter().filter(|clone| !told.clones.contains_key(&clone.name));
-        others.for_each(|clone| remove_clone(&daemon, &clone.name));
+        others.for_each(|clone| daemon.remove_clone(&clone.name));
         assert_eq!(store_of(&daemon), store);
         // Whoever isn't root sees no shell's descriptors.
         eventually(|| {

@@ -6,7 +6,7 @@ mod lab;
 
 use common::*;
 use flashfork_lab::Kernel;
-use flashfork_proto::signal::{Done, Signal};
+use flashfork_proto::signal::Signal;
 use flashfork_vmm::machine::{Frozen, Machine};
 use flashfork_vmm::{boot::Source, cpu::Exit, kvm::two_dimensional, layout::VMGENID, memory::Watch};
 use kvm_ioctls::Kvm;
@@ -22,15 +22,15 @@ fn writer() -> Source {
     let code = [
         // MSR_KVM_SYSTEM_TIME_NEW and MSR_KVM_STEAL_TIME.
         &[enable(0x4b56_4d01, CLOCK), enable(0x4b56_4d03, STOLEN)].concat()[..],
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee],                   // FORK
+        FORK,
         &[0xba, 0x3c, 0x12, 0x66, 0xed, 0x66, 0xed, 0x66, 0xed], // mov dx, 0x123c; in eax, dx: role, zero, index
         &[0x66, 0x89, 0xc7],                                     // mov edi, eax
         &[0xb8, 0x00, 0x10],                                     // mov ax, 0x1000
         &[0x8e, 0xc0, 0x26, 0x89, 0x3e, 0x00, 0x00],             // l: mov es, ax; mov es:[0], di
         &[0x05, 0x00, 0x01, 0x3d, 0x00, 0x90],                   // add ax, 0x100; cmp ax, 0x9000
         &[0x72, 0xf1],                                           // jb l
-        &[0xba, 0x3c, 0x12, 0x66, 0x31, 0xc0, 0x66, 0xef],       // mov dx, 0x123c; xor eax, eax; out dx, eax: status
-        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4],             // DONE; hlt
+        STATUS_0,
+        DONE,
     ];
     Source::Tiny(code.concat())
 }
@@ -92,7 +92,7 @@ fn many_rollbacks(machine: &mut Machine, frozen: &Frozen, copies: bool) {
     let mut kept = 0;
     for index in 2..52 {
         machine.resume();
-        assert_eq!(exit(machine), Exit::Signal(Signal::Done(Done::default())));
+        assert_eq!(done(machine), [0; 0]);
         machine.pause().unwrap();
         let word = |at| machine.memory().read_obj::<u64>(GuestAddress(at)).unwrap();
         assert!(word(0x1_0000) == index - 1 && word(CLOCK) != 0, "the guest has run, and KVM has written its clock");
@@ -124,10 +124,7 @@ fn the_machine_that_a_template_was_made_of_goes_back_too() {
     machine.copy_back();
     machine.spawn(vcpu0).unwrap();
     machine.boot(&writer(), None).unwrap();
-    machine.resume();
-    assert_eq!(exit(&mut machine), Exit::Signal(Signal::Fork));
-    machine.pause().unwrap();
-    let frozen = machine.freeze(true).unwrap();
+    let frozen = freeze(&mut machine);
     machine.rollback(&renewal(1)).unwrap();
     many_rollbacks(&mut machine, &frozen, true);
 }
@@ -190,8 +187,7 @@ fn page_tables_that_a_rollback_changes_are_not_remembered() {
         let mut clone = clone_with(&kvm, &frozen, with);
         for index in 2..20 {
             clone.resume();
-            let result = b"AB".to_vec();
-            assert_eq!(exit(&mut clone), Exit::Signal(Signal::Done(Done { status: 0, result })), "turn {index}");
+            assert_eq!(done(&mut clone), b"AB", "turn {index}");
             clone.pause().unwrap();
             // Many more pages than the guest writes, so that it shows whether they are kept.
             (0..64).for_each(|page| clone.memory().write_obj(index, GuestAddress(0x38_0000 + page * 4096)).unwrap());

@@ -4,10 +4,10 @@ mod common;
 #[path = "common/shell.rs"]
 mod shell_client;
 
-use common::{NONCE, guest, kvm, renewal, shape};
+use common::{DONE, FORK, NONCE, SHOWS, WRITES, guest_code, kvm, renewal, shape};
 use flashfork_proto::shell::{Ended, FromShell, Go, Run, ToShell};
 use flashfork_proto::signal::Done;
-use shell_client::{Shell, Template, code, template};
+use shell_client::{Shell, Template, template};
 use std::os::fd::OwnedFd;
 
 /// What a clone of [`guest`] ends with.
@@ -18,14 +18,13 @@ fn result(index: u32) -> Ended {
 
 /// Signals FORK, then does nothing that the monitor sees.
 fn idler() -> Vec<u8> {
-    let fork = [0xba, 0x34, 0x12, 0xb0, 0x10, 0xee]; // mov dx, 0x1234; mov al, FORK; out dx, al
-    [&fork[..], &[0xeb, 0xfe]].concat() // jmp $
+    [FORK, &[0xeb, 0xfe]].concat() // jmp $
 }
 
 #[test]
 fn a_ram_nonce_proves_that_a_claimed_shell_is_no_reboot_and_siblings_do_not_see_each_other() {
     let Some(_) = kvm() else { return };
-    let template = template(shape(16, 1), &code(guest()));
+    let template = template(shape(16, 1), &guest_code());
     for (index, mut shell) in (1..).zip(Shell::prepare_many(shape(16, 1), 3)) {
         let times = shell.claim(&template, index);
         assert!(
@@ -43,7 +42,7 @@ fn a_ram_nonce_proves_that_a_claimed_shell_is_no_reboot_and_siblings_do_not_see_
 #[test]
 fn a_primed_shell_becomes_that_clone_when_it_is_told_to() {
     let Some(_) = kvm() else { return };
-    let template = template(shape(16, 1), &code(guest()));
+    let template = template(shape(16, 1), &guest_code());
     let mut shells = Shell::prepare_many(shape(16, 1), 3);
     shells.iter_mut().for_each(|shell| shell.prime(&template));
     for (index, shell) in (1..).zip(&mut shells).skip(1) {
@@ -53,20 +52,14 @@ fn a_primed_shell_becomes_that_clone_when_it_is_told_to() {
         assert_eq!(ended, result(index as u32));
         assert!(status.success());
     }
-    shells[0].send(ToShell::Stop);
-    assert_eq!(shells[0].ended().0, Ended::Stopped);
+    shells[0].stops();
 }
 
 /// It writes 64 KB at 0x10000 once it is a clone.
 #[test]
 fn a_shell_tells_what_its_guest_has_written_and_the_next_one_has_it_there_before() {
     let Some(_) = kvm() else { return };
-    let writer = [
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // mov dx, 0x1234; mov al, FORK; out dx, al
-        &[0xb8, 0x00, 0x10, 0x8e, 0xc0],           // mov ax, 0x1000; mov es, ax
-        &[0x31, 0xff, 0xb9, 0x00, 0x80, 0xf3, 0xab], // xor di, di; mov cx, 0x8000; rep stosw
-        &[0xba, 0xf8, 0x03, 0xb0, b'x', 0xee, 0xeb, 0xfe], // mov dx, 0x3f8; mov al, 'x'; out dx, al; jmp $
-    ];
+    let writer = [FORK, WRITES, SHOWS, &[0xeb, 0xfe]]; // jmp $
     let template = template(shape(16, 1), &writer.concat());
     let has_all = |runs: &[Run]| runs.iter().any(|run| run.first <= 16 && run.first + run.pages >= 32);
     let told = |shell: &mut Shell| {
@@ -98,42 +91,33 @@ fn a_shell_tells_what_its_guest_has_written_and_the_next_one_has_it_there_before
 #[test]
 fn a_primed_shell_is_good_for_nothing_else_and_one_that_was_not_primed_does_not_go() {
     let Some(_) = kvm() else { return };
-    let template = template(shape(16, 1), &code(guest()));
-    let refused = |shell: &mut Shell| {
-        let FromShell::Failed(line) = shell.next() else { panic!("not refused") };
-        assert!(line.contains("was due") && !line.contains('\n'), "{line}");
-        assert!(!shell.child.wait().unwrap().success());
-    };
+    let template = template(shape(16, 1), &guest_code());
     let mut shells = Shell::prepare_many(shape(16, 1), 4);
     let go = ToShell::Go(Box::new(Go { renewal: renewal(1), cid: 3 }));
     shells[0].send(go);
-    refused(&mut shells[0]);
+    shells[0].refuses("was due");
     for shell in &mut shells[1..] {
         shell.prime(&template);
     }
     shells[1].send_claim(&template, 1);
-    refused(&mut shells[1]);
+    shells[1].refuses("was due");
     shells[2].send_prime(&template);
-    refused(&mut shells[2]);
+    shells[2].refuses("was due");
     // And a clone is not primed.
     shells[3].go(1);
     assert_eq!(shells[3].ended().0, result(1));
-    let mut running = Shell::prepare(shape(16, 1));
-    running.claim(&self::template(shape(16, 1), &idler()), 1);
+    let mut running = Shell::claimed(shape(16, 1), &self::template(shape(16, 1), &idler()), 1);
     running.send_prime(&template);
-    assert!(matches!(running.next(), FromShell::Failed(_)));
-    assert!(!running.child.wait().unwrap().success());
+    running.refuses("");
 }
 
 #[test]
 fn a_guest_that_never_exits_is_claimed_paused_rolled_back_and_stopped() {
     let Some(_) = kvm() else { return };
     let template = template(shape(16, 2), &idler());
-    let mut shell = Shell::prepare(shape(16, 2));
-    shell.claim(&template, 1);
+    let mut shell = Shell::claimed(shape(16, 2), &template, 1);
     for request in [ToShell::Pause, ToShell::Resume, ToShell::Pause] {
-        shell.send(request);
-        assert_eq!(shell.next(), FromShell::Done);
+        shell.does(request);
     }
     for index in 2..5 {
         shell.send(ToShell::Rollback(Box::new(renewal(index))));
@@ -182,12 +166,9 @@ fn a_template_can_be_made_from_outside() {
     // mov dx, 0x3f8; mov al, 'x'; l: out dx, al; jmp l
     booted.boot(&[0xba, 0xf8, 0x03, 0xb0, b'x', 0xee, 0xeb, 0xfd]);
     let template = booted.freeze();
-    booted.send(ToShell::Stop);
-    assert_eq!(booted.ended().0, Ended::Stopped);
-    let mut shell = Shell::prepare(shape(16, 1));
-    shell.claim(&template, 1);
-    shell.send(ToShell::Stop);
-    assert_eq!(shell.ended().0, Ended::Stopped);
+    booted.stops();
+    let mut shell = Shell::claimed(shape(16, 1), &template, 1);
+    shell.stops();
     assert!(!shell.console.is_empty() && shell.console.iter().all(|byte| *byte == b'x'), "{:?}", shell.console);
 }
 
@@ -196,7 +177,7 @@ fn a_clone_is_alive_only_when_the_guest_echoes_the_generation_it_was_given() {
     let Some(_) = kvm() else { return };
     let alive = |generation: [u8; 6]| {
         [
-            &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // FORK
+            FORK,
             &[0xba, 0x3c, 0x12, 0xbf, 0x00, 0x30, 0xb9, 0x20, 0x00, 0xfc, 0xf3, 0x6c], // mov di, 0x3000; mov cx, 32; cld; rep insb
             &[0xbe, 0x10, 0x30], // mov si, 0x3010: the generation id
             &generation,
@@ -204,19 +185,17 @@ fn a_clone_is_alive_only_when_the_guest_echoes_the_generation_it_was_given() {
             &[0xba, 0x34, 0x12, 0xb0, 0x40, 0xee], // ALIVE
             &[0xec, 0xba, 0x3c, 0x12, 0xee],       // in al, dx: status; mov dx, 0x123c; out dx, al
             &[0x66, 0x31, 0xc0, 0xee, 0xee, 0xee], // three zeros: a whole status
-            &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee], // DONE
+            DONE,
         ]
         .concat()
     };
     let good = template(shape(16, 1), &alive([0x90; 6]));
-    let mut shell = Shell::prepare(shape(16, 1));
-    shell.claim(&good, 6);
+    let mut shell = Shell::claimed(shape(16, 1), &good, 6);
     assert_eq!(shell.next(), FromShell::Alive([7; 16]));
     assert_eq!(shell.ended().0, Ended::Done(Done { status: 0, result: Vec::new() }));
     // inc byte [si], and nothing
     let bad = template(shape(16, 1), &alive([0xfe, 0x04, 0x90, 0x90, 0x90, 0x90]));
-    let mut shell = Shell::prepare(shape(16, 1));
-    shell.claim(&bad, 6);
+    let mut shell = Shell::claimed(shape(16, 1), &bad, 6);
     // Refused, and the daemon hears nothing of it.
     assert_eq!(shell.ended().0, Ended::Done(Done { status: 3, result: Vec::new() }));
 }
@@ -225,14 +204,13 @@ fn a_clone_is_alive_only_when_the_guest_echoes_the_generation_it_was_given() {
 fn a_fork_signal_of_a_clone_is_refused_and_it_goes_on() {
     let Some(_) = kvm() else { return };
     let code = [
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..],               // FORK
+        FORK,
         &[0xb0, 0x10, 0xee, 0xec],                               // FORK; in al, dx: status
         &[0xba, 0x3c, 0x12, 0xee, 0x30, 0xc0, 0xee, 0xee, 0xee], // status as payload
-        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee],                   // DONE
+        DONE,
     ];
     let template = template(shape(16, 1), &code.concat());
-    let mut shell = Shell::prepare(shape(16, 1));
-    shell.claim(&template, 1);
+    let mut shell = Shell::claimed(shape(16, 1), &template, 1);
     assert_eq!(shell.next(), FromShell::Forked);
     shell.send(ToShell::Refuse);
     assert_eq!(shell.ended().0, Ended::Done(Done { status: 3, result: Vec::new() }));
@@ -246,16 +224,14 @@ fn refused(template: &Template, why: &str) {
         } else {
             shell.send_prime(template)
         }
-        let FromShell::Failed(line) = shell.next() else { panic!("not refused") };
-        assert!(line.contains(why) && !line.contains('\n'), "{line}");
-        assert!(!shell.child.wait().unwrap().success());
+        shell.refuses(why);
     }
 }
 
 #[test]
 fn what_is_no_template_is_refused() {
     let Some(_) = kvm() else { return };
-    let good = template(shape(16, 1), &code(guest()));
+    let good = template(shape(16, 1), &guest_code());
     let with_ram = |ram: OwnedFd| Template { ram, state: good.state.clone() };
     let unsealed = flashfork_vmm::memory::create("flashfork:test", 16 << 20, shape(16, 1).pages).unwrap();
     refused(&with_ram(unsealed), "not sealed");
@@ -270,16 +246,15 @@ fn what_is_no_template_is_refused() {
     };
     refused(&damaged(|state| state[100] ^= 1), "checksum");
     refused(&damaged(|state| state.truncate(1000)), "damaged");
-    refused(&template(shape(17, 1), &code(guest())), "the template is for");
-    let mut shell = Shell::prepare(shape(16, 1));
-    shell.claim(&good, 3);
+    refused(&template(shape(17, 1), &guest_code()), "the template is for");
+    let mut shell = Shell::claimed(shape(16, 1), &good, 3);
     assert_eq!(shell.ended().0, result(3));
 }
 
 #[test]
 fn a_killed_shell_harms_no_other() {
     let Some(_) = kvm() else { return };
-    let template = template(shape(16, 1), &code(guest()));
+    let template = template(shape(16, 1), &guest_code());
     let idle = self::template(shape(16, 1), &idler());
     let mut shells = Shell::prepare_many(shape(16, 1), 4);
     shells[0].claim(&idle, 1);
@@ -287,8 +262,7 @@ fn a_killed_shell_harms_no_other() {
     shells[0].child.kill().unwrap();
     shells[1].child.kill().unwrap();
     shells[0].child.wait().unwrap();
-    shells[2].send(ToShell::Pause);
-    assert_eq!(shells[2].next(), FromShell::Done);
+    shells[2].does(ToShell::Pause);
     shells[3].claim(&template, 4);
     assert_eq!(shells[3].ended().0, result(4));
 }
@@ -312,9 +286,7 @@ fn a_message_at_the_wrong_time_ends_the_shell() {
     for wrong in [ToShell::Pause, ToShell::Freeze, ToShell::Input(vec![1]), ToShell::Prepare(shape(16, 1))] {
         let mut shell = Shell::prepare(shape(16, 1));
         shell.send(wrong);
-        let FromShell::Failed(line) = shell.next() else { panic!("not refused") };
-        assert!(line.contains("was due"), "{line}");
-        assert!(!shell.child.wait().unwrap().success());
+        shell.refuses("was due");
     }
 }
 
@@ -322,14 +294,13 @@ fn a_message_at_the_wrong_time_ends_the_shell() {
 fn input_reaches_the_guest_however_much_it_is() {
     let Some(_) = kvm() else { return };
     let code = [
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..],         // FORK
+        FORK,
         &[0xba, 0xfd, 0x03, 0xec, 0xa8, 0x01, 0x74, 0xfb], // l: mov dx, 0x3fd; w: in al, dx; test al, 1; jz w
         &[0xba, 0xf8, 0x03, 0xec, 0xee],                   // mov dx, 0x3f8; in al, dx; out dx, al
         &[0xeb, 0xf1],                                     // jmp l
     ];
     let template = template(shape(16, 1), &code.concat());
-    let mut shell = Shell::prepare(shape(16, 1));
-    shell.claim(&template, 1);
+    let mut shell = Shell::claimed(shape(16, 1), &template, 1);
     let text: Vec<u8> = (0..1000u32).map(|n| b'a' + (n % 26) as u8).collect();
     shell.send(ToShell::Input(text.clone()));
     while shell.console.len() < text.len() {

@@ -5,8 +5,8 @@
 mod client;
 mod common;
 
-use client::{Daemon, eventually, idler};
-use flashfork_proto::api::{Clone, CloneState, Stats};
+use client::{Daemon, eventually};
+use flashfork_proto::api::{CloneState, Stats};
 use std::{fs, sync::Mutex, time::Duration};
 
 /// The tests count what the whole host holds: one at a time.
@@ -55,12 +55,11 @@ fn own(daemon: &Daemon) -> u64 {
 #[test]
 fn clones_that_come_and_go_leave_no_descriptor_no_process_and_no_memory() {
     let _alone = ALONE.lock().unwrap();
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     let third = || {
         for _ in 0..cycles() / 30 {
             for clone in daemon.clones_of("t", 10) {
-                daemon.remove(&format!("/v1/clones/{}", clone.name));
+                daemon.remove_clone(&clone.name);
             }
         }
         daemon.settle();
@@ -80,11 +79,10 @@ fn clones_that_come_and_go_leave_no_descriptor_no_process_and_no_memory() {
 #[test]
 fn a_hundred_clones_live_at_the_same_time_and_leave_nothing() {
     let _alone = ALONE.lock().unwrap();
-    let Some(daemon) = Daemon::start() else { return };
-    daemon.template("t", idler());
+    let Some(daemon) = Daemon::with_idler() else { return };
     // From the first on there is a shell that is primed.
     daemon.clone_of("t");
-    daemon.remove("/v1/clones/t-1");
+    daemon.remove_clone("t-1");
     daemon.settle();
     let before = (daemon.descriptors(), kernel());
     let clones = daemon.clones_of("t", 100);
@@ -92,10 +90,10 @@ fn a_hundred_clones_live_at_the_same_time_and_leave_nothing() {
     let stats: Stats = daemon.get("/v1/stats");
     assert_eq!(stats.clones, 100);
     assert!(stats.clone_bytes < 100 * (8 << 20), "{stats:?}");
-    let alive: Vec<Clone> = daemon.get("/v1/clones");
+    let alive = daemon.all_clones();
     assert!(alive.iter().all(|clone| clone.state == CloneState::Starting), "{alive:?}");
     for clone in clones {
-        daemon.remove(&format!("/v1/clones/{}", clone.name));
+        daemon.remove_clone(&clone.name);
     }
     daemon.settle();
     eventually(|| daemon.descriptors() <= before.0);

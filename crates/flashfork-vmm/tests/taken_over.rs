@@ -7,9 +7,9 @@ mod common;
 #[path = "common/taken_over.rs"]
 mod taken_over;
 
-use client::{Daemon, eventually, exists, idler};
-use flashfork_proto::api::{self, Clone, CloneState, Template};
-use serde_json::{Value, json};
+use client::{Daemon, eventually, exists};
+use flashfork_proto::api::{self, Clone, CloneState};
+use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -30,10 +30,9 @@ fn kib(path: &str, name: &str) -> u64 {
 
 #[test]
 fn a_shell_that_takes_writes_and_forks_as_much_as_it_can_costs_its_own_clone_only() {
-    let Some(honest) = Daemon::start() else { return };
-    honest.template("t", idler());
+    let Some(honest) = Daemon::with_idler() else { return };
     let directory = honest.dir.path().join("saved");
-    let _: Template = honest.post("/v1/templates/t/save", &json!({ "directory": directory }));
+    honest.save("t", &directory);
     let sibling = honest.clone_of("t");
     let before = kib("/proc/meminfo", "Committed_AS:");
 
@@ -41,10 +40,10 @@ fn a_shell_that_takes_writes_and_forks_as_much_as_it_can_costs_its_own_clone_onl
         command.arg("--shell").arg(hostile(dir));
     });
     let daemon = daemon.unwrap();
-    let _: Template = daemon.post("/v1/templates/load", &json!({ "name": "t", "directory": directory }));
+    daemon.load("t", &directory);
     let clone = daemon.clone_of("t");
     let status = format!("/proc/{}/status", clone.pid);
-    let shown = || daemon.get::<Clone>("/v1/clones/t-1");
+    let shown = || daemon.shown("t-1");
     // It holds what it could get, and says so.
     eventually(|| shown().trouble.is_some() || shown().ended.is_some());
     let told = shown();

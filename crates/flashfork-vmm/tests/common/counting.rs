@@ -1,6 +1,6 @@
 //! A guest that counts, and can tell whether its memory is that of one moment.
 
-use super::exit;
+use super::{FORK, exit};
 use flashfork_proto::signal::{Done, Signal};
 use flashfork_vmm::{cpu::Exit, machine::Machine};
 
@@ -10,7 +10,7 @@ use flashfork_vmm::{cpu::Exit, machine::Machine};
 pub fn counting() -> Vec<u8> {
     [
         &[0x66, 0xc7, 0x06, 0x00, 0x20, 0, 0, 0, 0][..], // mov dword [0x2000], 0
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee],           // mov dx, 0x1234; mov al, FORK; out dx, al
+        FORK,
         // again:
         &[0x66, 0xff, 0x06, 0x00, 0x20],                         // inc dword [0x2000]
         &[0x66, 0xa1, 0x00, 0x20],                               // mov eax, [0x2000]

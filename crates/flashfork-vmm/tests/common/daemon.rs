@@ -1,13 +1,13 @@
 //! The daemon as a client sees it.
 #![allow(dead_code)]
 
-use super::common::kvm;
-use flashfork_proto::api::{self, Clone, PoolStats, Stats, Template};
+use super::common::{FORK, HALTS, SHOWS, kvm};
+use flashfork_proto::api::{self, Clone, Forked, PoolStats, Stats, Template};
 use rustix::process::{Pid, Signal};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::{fs::PermissionsExt, net::UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -57,8 +57,100 @@ impl Daemon {
         assert!(error.message.contains(words) && !error.message.contains('\n'), "{error}");
     }
 
+    /// With a template `t` of a guest that idles.
+    pub fn with_idler() -> Option<Self> {
+        let daemon = Self::start()?;
+        daemon.template("t", idler());
+        Some(daemon)
+    }
+
+    /// With a program in the place of its shell, and a template `t` that another daemon has saved.
+    pub fn with_fake_shell(program: &str) -> Option<Self> {
+        let honest = Self::with_idler()?;
+        let saved = honest.dir.path().join("saved");
+        honest.save("t", &saved);
+        let daemon = Self::start_with(|command, dir| {
+            command.arg("--shell").arg(fake_shell(dir, program));
+        })?;
+        daemon.load("t", &saved);
+        Some(daemon)
+    }
+
     pub fn template(&self, name: &str, code: Vec<u8>) -> Template {
         self.post("/v1/templates", &tiny(name, code))
+    }
+
+    /// A template of which there may be so many clones.
+    pub fn limited(&self, name: &str, code: Vec<u8>, most: u64) -> Template {
+        let mut request = tiny(name, code);
+        request["max_clones"] = json!(most);
+        self.post("/v1/templates", &request)
+    }
+
+    pub fn save(&self, template: &str, directory: &Path) {
+        self.post::<Template>(&format!("/v1/templates/{template}/save"), &json!({ "directory": directory }));
+    }
+
+    pub fn load(&self, name: &str, directory: &Path) -> Template {
+        self.post("/v1/templates/load", &json!({ "name": name, "directory": directory }))
+    }
+
+    pub fn templates(&self) -> Vec<Template> {
+        self.get("/v1/templates")
+    }
+
+    #[track_caller]
+    pub fn shown_template(&self, name: &str) -> Template {
+        self.get(&format!("/v1/templates/{name}"))
+    }
+
+    pub fn all_clones(&self) -> Vec<Clone> {
+        self.get("/v1/clones")
+    }
+
+    #[track_caller]
+    pub fn shown(&self, clone: &str) -> Clone {
+        self.get(&format!("/v1/clones/{clone}"))
+    }
+
+    #[track_caller]
+    pub fn roll_back(&self, clone: &str) -> Clone {
+        self.post(&format!("/v1/clones/{clone}/rollback"), &Value::Null)
+    }
+
+    #[track_caller]
+    pub fn fork(&self, clone: &str, body: &Value) -> Forked {
+        self.post(&format!("/v1/clones/{clone}/fork"), body)
+    }
+
+    #[track_caller]
+    pub fn remove_clone(&self, name: &str) {
+        self.remove(&format!("/v1/clones/{name}"));
+    }
+
+    #[track_caller]
+    pub fn remove_template(&self, name: &str) {
+        self.remove(&format!("/v1/templates/{name}"));
+    }
+
+    #[track_caller]
+    pub fn refuses_template(&self, request: &Value, words: &str) {
+        self.refused("POST", "/v1/templates", request, words);
+    }
+
+    #[track_caller]
+    pub fn refuses_clones(&self, template: &str, request: &Value, words: &str) {
+        self.refused("POST", &format!("/v1/templates/{template}/clones"), request, words);
+    }
+
+    #[track_caller]
+    pub fn refuses_fork(&self, clone: &str, request: &Value, words: &str) {
+        self.refused("POST", &format!("/v1/clones/{clone}/fork"), request, words);
+    }
+
+    #[track_caller]
+    pub fn refuses_rollback(&self, clone: &str, words: &str) {
+        self.refused("POST", &format!("/v1/clones/{clone}/rollback"), &Value::Null, words);
     }
 
     pub fn clones(&self, template: &str, body: &Value) -> Vec<Clone> {
@@ -194,20 +286,31 @@ pub fn tiny(name: &str, code: Vec<u8>) -> Value {
     json!({ "name": name, "tiny": code, "shape": { "memory_mib": 4, "vcpus": 1, "pages": "small", "disk": false } })
 }
 
+/// Puts a program in a directory.
+pub fn fake_shell(directory: &Path, program: &str) -> PathBuf {
+    let path = directory.join("shell");
+    std::fs::write(&path, program).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
 /// Signals FORK, writes to its console, then halts for ever: hundreds of them cost no CPU time.
 pub fn idler() -> Vec<u8> {
-    vec![0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, 0xba, 0xf8, 0x03, 0xb0, b'x', 0xee, 0xf4, 0xeb, 0xfd]
+    [FORK, SHOWS, HALTS].concat()
 }
 
 /// FORK; writes the first 256 bytes of the reply to the console, then halts for ever.
-pub const TELLER: &[u8] = &[
-    0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, // mov dx, 0x1234; mov al, FORK; out dx, al
-    0xba, 0x3c, 0x12, 0xbf, 0x00, 0x20, // mov dx, 0x123c; mov di, 0x2000
-    0xb9, 0x00, 0x01, 0xfc, 0xf3, 0x6c, // mov cx, 256; cld; rep insb
-    0xba, 0xf8, 0x03, 0xbe, 0x00, 0x20, // mov dx, 0x3f8; mov si, 0x2000
-    0xb9, 0x00, 0x01, 0xf3, 0x6e, // mov cx, 256; rep outsb
-    0xf4, 0xeb, 0xfd, // h: hlt; jmp h
-];
+pub fn teller() -> Vec<u8> {
+    [
+        FORK,
+        &[0xba, 0x3c, 0x12, 0xbf, 0x00, 0x20], // mov dx, 0x123c; mov di, 0x2000
+        &[0xb9, 0x00, 0x01, 0xfc, 0xf3, 0x6c], // mov cx, 256; cld; rep insb
+        &[0xba, 0xf8, 0x03, 0xbe, 0x00, 0x20], // mov dx, 0x3f8; mov si, 0x2000
+        &[0xb9, 0x00, 0x01, 0xf3, 0x6e],       // mov cx, 256; rep outsb
+        HALTS,
+    ]
+    .concat()
+}
 
 /// A connection to a clone's agent or console.
 pub fn upgraded(daemon: &Daemon, what: &str) -> UnixStream {

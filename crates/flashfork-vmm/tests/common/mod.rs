@@ -29,6 +29,17 @@ pub fn kvm() -> Option<Kvm> {
     }
 }
 
+/// Parts of guests' code: the fork signal, and the one that ends them.
+pub const FORK: &[u8] = &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee]; // mov dx, 0x1234; mov al, FORK; out dx, al
+pub const DONE: &[u8] = &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4]; // mov al, DONE; out dx, al; hlt
+/// To be written before DONE.
+pub const STATUS_0: &[u8] = &[0xba, 0x3c, 0x12, 0x66, 0x31, 0xc0, 0x66, 0xef]; // mov dx, 0x123c; xor eax, eax; out dx, eax
+/// Writes an `x` to the console.
+pub const SHOWS: &[u8] = &[0xba, 0xf8, 0x03, 0xb0, b'x', 0xee]; // mov dx, 0x3f8; mov al, 'x'; out dx, al
+pub const HALTS: &[u8] = &[0xf4, 0xeb, 0xfd]; // h: hlt; jmp h
+/// Writes 64 KB at 0x10000: mov ax, 0x1000; mov es, ax; xor di, di; mov cx, 0x8000; rep stosw
+pub const WRITES: &[u8] = &[0xb8, 0x00, 0x10, 0x8e, 0xc0, 0x31, 0xff, 0xb9, 0x00, 0x80, 0xf3, 0xab];
+
 pub fn shape(memory_mib: u32, vcpus: u8) -> Shape {
     Shape { memory_mib, vcpus, pages: Pages::Small, disk: false, disk_slots: 0 }
 }
@@ -41,26 +52,37 @@ pub fn renewal(index: u64) -> Renewal {
 
 /// Writes the nonce, forks; a clone reads its index from the reply, gives back nonce and index, and changes the nonce.
 pub fn guest() -> Source {
+    Source::Tiny(guest_code())
+}
+
+pub fn guest_code() -> Vec<u8> {
     let [low, high] = NONCE.to_le_bytes();
-    let code = [
+    [
         &[0xc7, 0x06, 0x00, 0x20, low, high][..], // mov word [0x2000], NONCE
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee],    // mov dx, 0x1234; mov al, FORK; out dx, al
+        FORK,
         &[0xba, 0x3c, 0x12, 0x66, 0xed, 0x66, 0xed, 0x66, 0xed], // mov dx, 0x123c; in eax, dx: role, zero, index
-        &[0x66, 0x89, 0xc3],                      // mov ebx, eax
-        &[0x66, 0x31, 0xc0, 0x66, 0xef],          // xor eax, eax; out dx, eax: status
-        &[0xa1, 0x00, 0x20, 0xef],                // mov ax, [0x2000]; out dx, ax
-        &[0x66, 0x89, 0xd8, 0x66, 0xef],          // mov eax, ebx; out dx, eax
-        &[0xff, 0x06, 0x00, 0x20],                // inc word [0x2000]
-        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee],    // mov dx, 0x1234; mov al, DONE; out dx, al
-        &[0xf4],                                  // hlt
-    ];
-    Source::Tiny(code.concat())
+        &[0x66, 0x89, 0xc3],                                     // mov ebx, eax
+        &[0x66, 0x31, 0xc0, 0x66, 0xef],                         // xor eax, eax; out dx, eax: status
+        &[0xa1, 0x00, 0x20, 0xef],                               // mov ax, [0x2000]; out dx, ax
+        &[0x66, 0x89, 0xd8, 0x66, 0xef],                         // mov eax, ebx; out dx, eax
+        &[0xff, 0x06, 0x00, 0x20],                               // inc word [0x2000]
+        DONE,
+    ]
+    .concat()
 }
 
 /// What a clone of [`guest`] gives back.
 pub fn result(nonce: u16, index: u32) -> Exit {
     let result = [&nonce.to_le_bytes()[..], &index.to_le_bytes()].concat();
     Exit::Signal(Signal::Done(Done { status: 0, result }))
+}
+
+/// What a guest gives back that ends with status 0.
+pub fn done(machine: &mut Machine) -> Vec<u8> {
+    match exit(machine) {
+        Exit::Signal(Signal::Done(Done { status: 0, result })) => result,
+        other => panic!("{other:?}"),
+    }
 }
 
 pub fn exit(machine: &mut Machine) -> Exit {
@@ -78,11 +100,16 @@ pub fn template(kvm: &Kvm, shape: Shape, source: &Source) -> (Machine, Frozen) {
     let (mut machine, vcpu0) = Machine::prepare(kvm, shape, Box::new(std::io::sink())).unwrap();
     machine.spawn(vcpu0).unwrap();
     machine.boot(source, None).unwrap();
-    machine.resume();
-    assert_eq!(exit(&mut machine), Exit::Signal(Signal::Fork));
-    machine.pause().unwrap();
-    let frozen = machine.freeze(true).unwrap();
+    let frozen = freeze(&mut machine);
     (machine, frozen)
+}
+
+/// Runs it until it signals FORK.
+pub fn freeze(machine: &mut Machine) -> Frozen {
+    machine.resume();
+    assert_eq!(exit(machine), Exit::Signal(Signal::Fork));
+    machine.pause().unwrap();
+    machine.freeze(true).unwrap()
 }
 
 /// A clone that is ready to [`Machine::resume`].

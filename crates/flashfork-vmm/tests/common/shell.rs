@@ -6,7 +6,7 @@ use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{
     Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, ToShell,
 };
-use flashfork_vmm::{boot::Source, machine::Blank};
+use flashfork_vmm::machine::Blank;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::os::fd::{AsFd, OwnedFd};
@@ -46,6 +46,13 @@ impl Shell {
     pub fn prepare(shape: Shape) -> Self {
         let mut shell = Self::begin(shape);
         assert_eq!(shell.next(), FromShell::Ready);
+        shell
+    }
+
+    /// One that is a clone.
+    pub fn claimed(shape: Shape, template: &Template, index: u64) -> Self {
+        let mut shell = Self::prepare(shape);
+        shell.claim(template, index);
         shell
     }
 
@@ -135,6 +142,27 @@ impl Shell {
         Template { ram, state }
     }
 
+    /// Does what is to be acknowledged.
+    #[track_caller]
+    pub fn does(&mut self, message: ToShell) {
+        self.send(message);
+        assert_eq!(self.next(), FromShell::Done);
+    }
+
+    #[track_caller]
+    pub fn stops(&mut self) {
+        self.send(ToShell::Stop);
+        assert_eq!(self.ended().0, Ended::Stopped);
+    }
+
+    /// It says in one line why it won't, and ends.
+    #[track_caller]
+    pub fn refuses(&mut self, why: &str) {
+        let FromShell::Failed(line) = self.next() else { panic!("not refused") };
+        assert!(line.contains(why) && !line.contains('\n'), "{line}");
+        assert!(!self.child.wait().unwrap().success());
+    }
+
     /// The machine's end, and the process's.
     pub fn ended(&mut self) -> (Ended, ExitStatus) {
         match self.next() {
@@ -149,14 +177,6 @@ impl Drop for Shell {
         // It may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// The code of a tiny guest.
-pub fn code(source: Source) -> Vec<u8> {
-    match source {
-        Source::Tiny(code) => code,
-        Source::Linux { .. } => panic!("not tiny"),
     }
 }
 
