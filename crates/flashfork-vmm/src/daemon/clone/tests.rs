@@ -13,6 +13,15 @@ pub(in super::super) fn running(origin: Weak<Entry>) -> (Arc<Running>, Channel) 
     after(origin, None)
 }
 
+/// What a shell is asked for next, without what comes along.
+pub(in super::super) fn order(shell: &Channel) -> ToShell {
+    shell.receive().unwrap().0
+}
+
+pub(in super::super) fn says(shell: &Channel, message: &FromShell) {
+    shell.send(message, &[]).unwrap();
+}
+
 fn after(origin: Weak<Entry>, past: Option<CloneRecord>) -> (Arc<Running>, Channel) {
     let (shell, channel) =
         Shell::played(Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 });
@@ -41,10 +50,10 @@ fn a_late_answer_is_taken_for_none_of_the_next() {
     let (clone, shell) = running(Weak::new());
     thread::scope(|scope| {
         scope.spawn(|| {
-            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Pause);
-            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Resume);
-            shell.send(&FromShell::Failed("late".into()), &[]).unwrap();
-            shell.send(&FromShell::Copied, &[]).unwrap();
+            assert_eq!(order(&shell), ToShell::Pause);
+            assert_eq!(order(&shell), ToShell::Resume);
+            says(&shell, &FromShell::Failed("late".into()));
+            says(&shell, &FromShell::Copied);
         });
         let late = clone.answer(&ToShell::Pause, &[], Duration::from_millis(10));
         assert!(matches!(late, Err(Unanswered::Asked(ShellFailure::Silent(_)))));
@@ -61,15 +70,15 @@ fn an_answer_to_what_an_earlier_daemon_asked_is_taken_for_none_of_this_one_s() {
     before.keep(&Store::none().unwrap()).unwrap();
     let past = before.record(&before.lock());
     let (clone, shell) = after(Weak::new(), past);
-    let ToShell::Adopt(number) = shell.receive().unwrap().0 else { panic!("not told") };
+    let ToShell::Adopt(number) = order(&shell) else { panic!("not told") };
     let late = FromShell::Claimed(ClaimTimes::default());
     for said in [&FromShell::Adopted(1), &late, &FromShell::Adopted(2), &late, &FromShell::Adopted(number)] {
-        shell.send(said, &[]).unwrap();
+        says(&shell, said);
     }
     thread::scope(|scope| {
         scope.spawn(|| {
-            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Copy);
-            shell.send(&FromShell::Copied, &[]).unwrap();
+            assert_eq!(order(&shell), ToShell::Copy);
+            says(&shell, &FromShell::Copied);
         });
         assert!(matches!(clone.answer(&ToShell::Copy, &[], PATIENCE), Ok(FromShell::Copied)));
     });
@@ -79,14 +88,14 @@ fn an_answer_to_what_an_earlier_daemon_asked_is_taken_for_none_of_this_one_s() {
 #[test]
 fn a_signal_that_nobody_asked_for_is_refused_and_ends_no_fork() {
     let (clone, shell) = running(Weak::new());
-    shell.send(&FromShell::Forked, &[]).unwrap();
-    assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Refuse);
+    says(&shell, &FromShell::Forked);
+    assert_eq!(order(&shell), ToShell::Refuse);
     // While one is under way it is that fork's, and its end refuses it.
     let forking = clone.begin_fork(false).unwrap();
-    shell.send(&FromShell::Forked, &[]).unwrap();
+    says(&shell, &FromShell::Forked);
     forking.wait_for_signal(&[], || None).unwrap();
     drop(forking);
-    assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Abandon);
+    assert_eq!(order(&shell), ToShell::Abandon);
     clone.stop();
 }
 
@@ -96,16 +105,16 @@ fn a_signal_after_a_fork_is_none_of_that_fork_s() {
     let forking = clone.begin_fork(false).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
-            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch { at_signal: true });
-            shell.send(&FromShell::Branched { state: Vec::new(), pause: Default::default() }, &[]).unwrap();
-            shell.send(&FromShell::Forked, &[]).unwrap();
+            assert_eq!(order(&shell), ToShell::Branch { at_signal: true });
+            says(&shell, &FromShell::Branched { state: Vec::new(), pause: Default::default() });
+            says(&shell, &FromShell::Forked);
         });
         forking.branch(true, &[], PATIENCE).unwrap();
     });
     forking.wait_for_signal(&[], || None).unwrap();
     drop(forking);
     // It may not fork itself; nothing is given up.
-    assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Refuse);
+    assert_eq!(order(&shell), ToShell::Refuse);
     clone.stop();
 }
 
@@ -114,8 +123,8 @@ fn a_shell_that_reads_no_refusal_costs_one_thread() {
     let (clone, shell) = running(Weak::new());
     while clone.input(&[b'x'; 4096]).is_ok() {}
     let before = Arc::strong_count(&clone);
-    (0..9).for_each(|_| shell.send(&FromShell::Forked, &[]).unwrap());
-    shell.send(&FromShell::Trouble(String::new()), &[]).unwrap();
+    (0..9).for_each(|_| says(&shell, &FromShell::Forked));
+    says(&shell, &FromShell::Trouble(String::new()));
     while clone.show().trouble.is_none() {}
     assert_eq!(Arc::strong_count(&clone), before + 1);
     clone.stop();
@@ -133,7 +142,7 @@ fn a_guest_that_forks_itself_is_refused_though_a_rollback_could_not_be_asked_for
     assert!(matches!(clone.rollback(renewal), Err(DaemonError::Deaf(_))));
     thread::scope(|scope| {
         scope.spawn(|| clone.has_not_forked(clone.generation(), "why"));
-        while !matches!(shell.receive::<ToShell>().unwrap().0, ToShell::Refuse) {}
+        while !matches!(order(&shell), ToShell::Refuse) {}
     });
     clone.stop();
 }
@@ -143,9 +152,9 @@ fn a_guest_that_ends_while_it_is_forked_is_the_guest_s_error_on_one_line() {
     let (clone, shell) = running(Weak::new());
     thread::scope(|scope| {
         scope.spawn(|| {
-            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Copy);
+            assert_eq!(order(&shell), ToShell::Copy);
             let done = flashfork_proto::signal::Done { status: 0, result: b"one\ntwo\x1b[2J".to_vec() };
-            shell.send(&FromShell::Ended(Ended::Done(done)), &[]).unwrap();
+            says(&shell, &FromShell::Ended(Ended::Done(done)));
         });
         let error = clone.begin_fork(false).unwrap().copy(&[], PATIENCE).unwrap_err();
         assert_eq!(error.code(), api::ErrorCode::Guest);
@@ -169,7 +178,7 @@ fn a_shell_that_copies_more_than_its_guest_may_have_written_ends() {
     let (clone, shell) = running(Weak::new());
     thread::scope(|scope| {
         // It says nothing.
-        scope.spawn(|| shell.receive::<ToShell>().unwrap());
+        scope.spawn(|| order(&shell));
         let error = clone.begin_fork(false).unwrap().copy(&[overfull()], PATIENCE).unwrap_err();
         assert!(error.to_string().contains("more than its guest"), "{error}");
     });

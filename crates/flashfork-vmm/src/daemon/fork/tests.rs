@@ -1,7 +1,7 @@
 //! Forks of clones whose shells these tests play.
 
 use super::super::agent::tests as agent;
-use super::super::clone::tests::{PATIENCE, running};
+use super::super::clone::tests::{PATIENCE, order, running, says};
 use super::*;
 use crate::boot::Source;
 use crate::devices::virtio::blk::Image;
@@ -55,8 +55,8 @@ fn entry(origin: Frozen) -> Arc<Entry> {
 fn copied(shell: &Channel) -> Vec<OwnedFd> {
     let (message, deltas) = shell.receive::<ToShell>().unwrap();
     assert_eq!(message, ToShell::Copy);
-    shell.send(&FromShell::Copied, &[]).unwrap();
-    assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch { at_signal: false });
+    says(shell, &FromShell::Copied);
+    assert_eq!(order(shell), ToShell::Branch { at_signal: false });
     deltas
 }
 
@@ -71,7 +71,7 @@ fn a_shell_that_says_that_its_guest_s_disk_is_another_makes_no_template() {
         let made = thread::scope(|scope| {
             scope.spawn(|| {
                 copied(&shell);
-                shell.send(&FromShell::Branched { state, pause: Pause::default() }, &[]).unwrap();
+                says(&shell, &FromShell::Branched { state, pause: Pause::default() });
             });
             branch(&clone, &entry, How::Now)
         });
@@ -92,7 +92,7 @@ fn a_fork_of_a_large_disk_has_room_for_what_its_guest_may_write() {
 fn a_guest_whose_agent_answers_is_not_forked_now() {
     let (clone, shell) = running(Weak::new());
     assert!(!has_agent(&clone));
-    shell.send(&FromShell::Alive([0; 16]), &[]).unwrap();
+    says(&shell, &FromShell::Alive([0; 16]));
     clone.wait_ready().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| agent::greet(&mut shell.receive::<ToShell>().unwrap().1.remove(0).into()));
@@ -112,9 +112,9 @@ fn whoever_waits_for_an_agent_ends_with_the_fork() {
             let mut stream = UnixStream::from(descriptors.remove(0));
             agent::greet(&mut stream);
             assert!(matches!(agent::request(&mut stream), Some(Request::Exec(_))));
-            shell.send(&FromShell::Forked, &[]).unwrap();
-            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch { at_signal: true });
-            shell.send(&FromShell::Failed("it could not".into()), &[]).unwrap();
+            says(&shell, &FromShell::Forked);
+            assert_eq!(order(&shell), ToShell::Branch { at_signal: true });
+            says(&shell, &FromShell::Failed("it could not".into()));
             // The agent says nothing, and its end of the line ends.
             assert_eq!(stream.read(&mut [0]).unwrap(), 0);
         });
@@ -132,17 +132,17 @@ fn a_shell_that_says_or_does_that_it_copies_more_than_its_guest_may_write_ends()
     let same = origin.state.encode().unwrap();
     let entry = entry(origin);
     let bytes = entry.template.frozen.disks[0].overlay.length();
-    for says in [true, false] {
+    for only_says in [true, false] {
         let (clone, shell) = running(Arc::downgrade(&entry));
         let made = thread::scope(|scope| {
             let (shell, clone, same) = (&shell, &clone, same.clone());
             scope.spawn(move || {
                 let deltas = copied(shell);
-                if says {
+                if only_says {
                     // Every second page, by its bits.
                     rustix::io::pwrite(&deltas[1], &vec![0x55; 1 << 20], bytes).unwrap();
                     drop(deltas);
-                    shell.send(&FromShell::Branched { state: same, pause: Pause::default() }, &[]).unwrap();
+                    says(shell, &FromShell::Branched { state: same, pause: Pause::default() });
                 } else {
                     (0..16).for_each(|n| {
                         rustix::io::pwrite(&deltas[1], &vec![1; 1 << 20], n << 20).unwrap();

@@ -4,6 +4,7 @@ use crate::devices::virtio::blk::{
     Blk, DEFAULT_LIMIT, Disk, DiskError, DiskSlot, DiskState, FrozenDisk, Image, empty_overlay, overlay_bytes,
 };
 use crate::devices::virtio::driver::{BUFFERS, Driver};
+use crate::devices::virtio::state::VirtioState;
 use crate::events::{self, Event};
 use crate::memory::{Layered, Watch, delta};
 use flashfork_proto::shell::BootDisk;
@@ -28,6 +29,28 @@ pub(super) fn image(sectors: u64) -> File {
 
 fn source(sectors: u64) -> Image {
     Image { file: image(sectors), read_only: false, serial: "disk-1".into(), limit: DEFAULT_LIMIT }
+}
+
+fn new(sectors: u64) -> DiskSlot {
+    slot(Disk::new(source(sectors)).unwrap())
+}
+
+/// A driver of the disk in that place.
+fn driver_of(slot: &DiskSlot) -> Driver {
+    Driver::start(Box::new(Blk(slot.clone())), true)
+}
+
+/// The same of a clone.
+fn clone_with(slot: &DiskSlot, parent: &Driver, state: &VirtioState) -> Driver {
+    parent.restored(Box::new(Blk(slot.clone())), state)
+}
+
+fn discard_writes(slot: &DiskSlot) {
+    slot.lock().unwrap().as_mut().unwrap().discard_writes().unwrap();
+}
+
+fn written(slot: &DiskSlot) -> u64 {
+    slot.lock().unwrap().as_ref().unwrap().written()
 }
 
 pub(super) fn slot(disk: Disk) -> DiskSlot {
@@ -73,8 +96,8 @@ fn write(driver: &mut Driver, sector: u64, byte: u8) {
 
 #[test]
 fn what_is_written_is_read_and_the_rest_is_the_image() {
-    let slot = slot(Disk::new(source(101)).unwrap());
-    let mut driver = Driver::start(Box::new(Blk(slot.clone())), true);
+    let slot = new(101);
+    let mut driver = driver_of(&slot);
     write(&mut driver, 9, 7);
     assert_eq!(read(&mut driver, 9), [7; 512]);
     for sector in [0, 8, 10, 15, 16, 100] {
@@ -90,13 +113,13 @@ fn what_is_written_is_read_and_the_rest_is_the_image() {
         let expected = if sector == 9 { [7; 8] } else { sector.to_le_bytes() };
         assert_eq!(data[sector as usize * 512..][..8], expected, "{sector}");
     }
-    assert_eq!(slot.lock().unwrap().as_ref().unwrap().written(), 2 * 4096);
+    assert_eq!(written(&slot), 2 * 4096);
     assert!(driver.transport().interrupts() > 0);
 }
 
 #[test]
 fn capacity_serial_number_and_flush_are_answered() {
-    let driver = &mut Driver::start(Box::new(Blk(slot(Disk::new(source(64)).unwrap()))), true);
+    let driver = &mut driver_of(&new(64));
     let mut capacity = [0; 8];
     driver.transport().read(0x100, &mut capacity);
     assert_eq!(u64::from_le_bytes(capacity), 64);
@@ -110,7 +133,7 @@ fn capacity_serial_number_and_flush_are_answered() {
 
 #[test]
 fn sectors_outside_the_disk_are_errors_however_they_are_said() {
-    let driver = &mut Driver::start(Box::new(Blk(slot(Disk::new(source(64)).unwrap()))), true);
+    let driver = &mut driver_of(&new(64));
     for (sector, length) in
         [(64, 512), (63, 1024), (u64::MAX, 512), (u64::MAX / 512, 512), (1 << 55, 512), (0, 100), (0, 1 << 16)]
     {
@@ -123,7 +146,7 @@ fn sectors_outside_the_disk_are_errors_however_they_are_said() {
 #[test]
 fn a_read_only_disk_refuses_writes() {
     let disk = Disk::new(Image { read_only: true, ..source(64) }).unwrap();
-    let driver = &mut Driver::start(Box::new(Blk(slot(disk))), true);
+    let driver = &mut driver_of(&slot(disk));
     assert_eq!(request(driver, OUT, 0, &[1; 512], 512).0, IOERR);
     assert_eq!(read(driver, 0)[..8], 0u64.to_le_bytes());
     assert_ne!(driver.register(0x10) & 1 << 5, 0, "VIRTIO_BLK_F_RO");
@@ -134,7 +157,7 @@ fn a_guest_that_writes_more_than_it_may_gets_errors_and_keeps_what_it_has() {
     let mut disk = Disk::new(Image { limit: 2 * 4096, ..source(64) }).unwrap();
     let (events, heard) = events::queue().unwrap();
     disk.report_to(events);
-    let driver = &mut Driver::start(Box::new(Blk(slot(disk))), true);
+    let driver = &mut driver_of(&slot(disk));
     write(driver, 0, 1);
     write(driver, 8, 2);
     for _ in 0..3 {
@@ -149,8 +172,8 @@ fn a_guest_that_writes_more_than_it_may_gets_errors_and_keeps_what_it_has() {
 
 #[test]
 fn disk_writes_of_template_and_clones_are_isolated_and_a_rollback_drops_them() {
-    let parent_slot = slot(Disk::new(source(64)).unwrap());
-    let mut parent = Driver::start(Box::new(Blk(parent_slot.clone())), true);
+    let parent_slot = new(64);
+    let mut parent = driver_of(&parent_slot);
     write(&mut parent, 1, 0xaa);
     parent.transport().pause();
     let state = parent.transport().save();
@@ -158,7 +181,7 @@ fn disk_writes_of_template_and_clones_are_isolated_and_a_rollback_drops_them() {
     parent.transport().resume();
 
     let slots = [(); 2].map(|()| slot(Disk::copy(&frozen).unwrap()));
-    let mut clones = slots.clone().map(|slot| parent.restored(Box::new(Blk(slot)), &state));
+    let mut clones = slots.clone().map(|slot| clone_with(&slot, &parent, &state));
     for (n, clone) in (1..).zip(&mut clones) {
         clone.transport().resume();
         assert_eq!(read(clone, 1), [0xaa; 512], "from the template");
@@ -171,10 +194,10 @@ fn disk_writes_of_template_and_clones_are_isolated_and_a_rollback_drops_them() {
         assert_eq!((read(clone, 1)[0], read(clone, 40)[0], read(clone, 41)[0]), (n, n, 41));
     }
     assert_eq!((read(&mut parent, 1)[0], read(&mut parent, 40)[0]), (0xbb, 40));
-    assert_eq!(slots[0].lock().unwrap().as_ref().unwrap().written(), 2 * 4096);
+    assert_eq!(written(&slots[0]), 2 * 4096);
 
     clones[0].transport().pause();
-    slots[0].lock().unwrap().as_mut().unwrap().discard_writes().unwrap();
+    discard_writes(&slots[0]);
     clones[0].transport().resume();
     assert_eq!((read(&mut clones[0], 1)[0], read(&mut clones[0], 40)[0]), (0xaa, 40));
     assert_eq!(read(&mut clones[1], 1)[0], 2, "the sibling keeps its own");
@@ -183,7 +206,7 @@ fn disk_writes_of_template_and_clones_are_isolated_and_a_rollback_drops_them() {
 #[test]
 fn requests_in_flight_at_a_freeze_are_completed_exactly_once_in_template_and_clone() {
     for event_idx in [false, true] {
-        let parent_slot = slot(Disk::new(source(64)).unwrap());
+        let parent_slot = new(64);
         let mut parent = Driver::start(Box::new(Blk(parent_slot.clone())), event_idx);
         write(&mut parent, 0, 1);
         parent.transport().pause();
@@ -194,16 +217,16 @@ fn requests_in_flight_at_a_freeze_are_completed_exactly_once_in_template_and_clo
         let state = parent.transport().save();
         let frozen = freeze(&parent_slot);
         let clone_slot = slot(Disk::copy(&frozen).unwrap());
-        let mut clone = parent.restored(Box::new(Blk(clone_slot)), &state);
+        let mut clone = clone_with(&clone_slot, &parent, &state);
         for driver in [&mut clone, &mut parent] {
-            assert_eq!(driver.used_within(0, std::time::Duration::ZERO), None, "nothing is served while paused");
+            assert_eq!(driver.used_within(0, Duration::ZERO), None, "nothing is served while paused");
             driver.transport().resume();
             let mut heads: Vec<u16> = (0..10).map(|_| driver.used(0).expect("every request is answered").0).collect();
             heads.sort_unstable();
             heads.dedup();
             assert_eq!(heads.len(), 10, "each once: {heads:?}");
             driver.settle();
-            assert_eq!(driver.used_within(0, std::time::Duration::ZERO), None, "and none again");
+            assert_eq!(driver.used_within(0, Duration::ZERO), None, "and none again");
             assert!((0..10).all(|n| status(driver, n) == OK));
         }
         for driver in [&mut clone, &mut parent] {
@@ -214,8 +237,8 @@ fn requests_in_flight_at_a_freeze_are_completed_exactly_once_in_template_and_clo
 
 #[test]
 fn a_template_of_another_disk_is_refused() {
-    let parent_slot = slot(Disk::new(source(64)).unwrap());
-    let parent = Driver::start(Box::new(Blk(parent_slot.clone())), true);
+    let parent_slot = new(64);
+    let parent = driver_of(&parent_slot);
     parent.transport().pause();
     let state = parent.transport().save();
     let frozen = freeze(&parent_slot);
@@ -226,7 +249,7 @@ fn a_template_of_another_disk_is_refused() {
     let unsealed = FrozenDisk { image: image(64).into(), overlay, attached: None, seen: None };
     assert!(Disk::copy(&unsealed).is_err());
     // The right length of overlay, but another number of sectors.
-    let odd = slot(Disk::new(source(63)).unwrap());
+    let odd = new(63);
     let refused = Driver::raw(Box::new(Blk(odd)), parent.memory.clone()).transport().restore(&state).unwrap_err();
     assert!(refused.to_string().contains("32768 bytes"), "{refused}");
     let missing = Driver::raw(Box::new(Blk(DiskSlot::default())), parent.memory.clone());
@@ -290,7 +313,7 @@ fn a_disk_is_attached_to_a_clone_whose_template_has_an_empty_place() {
         // CONFIG_GENERATION, and InterruptStatus's bit for it.
         (u64::from_le_bytes(bytes), driver.register(0xfc), driver.register(0x60) & 2)
     };
-    let mut parent = Driver::start(Box::new(Blk(DiskSlot::default())), true);
+    let mut parent = driver_of(&DiskSlot::default());
     assert_eq!(request(&mut parent, IN, 0, &[], 512).0, IOERR);
     parent.transport().pause();
     let state = parent.transport().save();
@@ -300,7 +323,7 @@ fn a_disk_is_attached_to_a_clone_whose_template_has_an_empty_place() {
         let overlay = empty_overlay(64 * 512).unwrap();
         let fresh = FrozenDisk { image: image(64).into(), overlay, attached: Some(attached), seen: None };
         let place = slot(Disk::copy(&fresh).unwrap());
-        let mut clone = parent.restored(Box::new(Blk(place.clone())), &state);
+        let mut clone = clone_with(&place, &parent, &state);
         for generation in 0..2 {
             assert_eq!(capacity(&clone), (64, 1, 2), "{generation}");
             assert!(clone.transport().interrupts() > 0);
@@ -315,19 +338,19 @@ fn a_disk_is_attached_to_a_clone_whose_template_has_an_empty_place() {
             clone.transport().pause();
             if generation == 0 {
                 // A rollback: back to the claim.
-                place.lock().unwrap().as_mut().unwrap().discard_writes().unwrap();
-                clone = parent.restored(Box::new(Blk(place.clone())), &state);
+                discard_writes(&place);
+                clone = clone_with(&place, &parent, &state);
             }
         }
         // Of what is made of it, it is a disk like any other: nothing has changed for its driver.
         let below = clone.transport().save();
         let template = FrozenDisk { attached: None, ..fresh };
-        let mut child = clone.restored(Box::new(Blk(slot(Disk::copy(&template).unwrap()))), &below);
+        let mut child = clone_with(&slot(Disk::copy(&template).unwrap()), &clone, &below);
         assert_eq!(capacity(&child), (64, 1, 0));
         child.transport().resume();
         assert_eq!(request(&mut child, OUT, 1, &[1; 512], 512).0, if read_only { IOERR } else { OK });
     }
-    let mut other = parent.restored(Box::new(Blk(DiskSlot::default())), &state);
+    let mut other = clone_with(&DiskSlot::default(), &parent, &state);
     assert_eq!(capacity(&other), (0, 0, 0));
     other.transport().resume();
     assert_eq!(request(&mut other, IN, 0, &[], 512).0, IOERR);
@@ -346,8 +369,8 @@ fn what_is_discarded_is_zeros_everywhere_and_its_memory_free() {
         disk.read(0, &mut all).unwrap();
         all
     };
-    let mut place = slot(Disk::new(source(SECTORS)).unwrap());
-    let mut driver = Driver::start(Box::new(Blk(place.clone())), true);
+    let mut place = new(SECTORS);
+    let mut driver = driver_of(&place);
     let mut expected = whole(place.lock().unwrap().as_ref().unwrap());
     let mut seed = 1u64;
     let mut next = |below: u64| {
@@ -381,7 +404,7 @@ fn what_is_discarded_is_zeros_everywhere_and_its_memory_free() {
             driver.transport().pause();
             let (frozen, state) = (freeze(&place), driver.transport().save());
             place = slot(Disk::copy(&frozen).unwrap());
-            driver = driver.restored(Box::new(Blk(place.clone())), &state);
+            driver = clone_with(&place, &driver, &state);
             driver.transport().resume();
         }
     }
@@ -418,7 +441,7 @@ fn images_that_are_no_disk_are_refused_with_the_reason() {
 fn an_image_that_shrinks_gives_errors_not_signals() {
     let file = image(64);
     let disk = Disk::new(Image { file: file.try_clone().unwrap(), ..source(1) }).unwrap();
-    let driver = &mut Driver::start(Box::new(Blk(slot(disk))), true);
+    let driver = &mut driver_of(&slot(disk));
     file.set_len(512).unwrap();
     assert_eq!(request(driver, IN, 32, &[], 512).0, IOERR);
     assert_eq!(request(driver, OUT, 32, &[1; 512], 512).0, IOERR, "the rest of the block can't be read");

@@ -65,6 +65,18 @@ impl Guest {
         Self { driver, connector, next: self.next }
     }
 
+    /// The same clone once it runs, and a stream for which it is asked: it has been told that connections are gone.
+    fn resumed_clone(&self) -> (Self, UnixStream) {
+        let mut clone = self.cloned();
+        let host = clone.call();
+        clone.driver.transport().resume();
+        for _ in 0..8 {
+            let (_, length) = clone.driver.used(EVENT).expect("TRANSPORT_RESET");
+            assert_eq!(length, 4);
+        }
+        (clone, host)
+    }
+
     fn give_buffers(&mut self, count: u64) {
         for _ in 0..count {
             let at = BUFFERS + self.next % 128 * u64::from(BUFFER);
@@ -122,6 +134,10 @@ impl Guest {
         chain.extend([(SENT + 44, half, false), (SENT + 44 + u64::from(half), rest, false)].iter().filter(|p| p.1 > 0));
         self.driver.submit(TX, &chain);
         assert!(self.driver.used(TX).is_some());
+    }
+
+    fn close(&mut self, host_port: u32) {
+        self.send_with(host_port, SHUTDOWN, 3, (1 << 20, 0), &[]);
     }
 
     /// The host's end of a stream for which the guest is asked.
@@ -183,7 +199,7 @@ fn bytes_go_both_ways_and_streams_end_in_order() {
     host.shutdown(Shutdown::Write).unwrap();
     assert_eq!(guest.expect(SHUTDOWN).flags, 2);
     guest.send(port, RW, b"last");
-    guest.send_with(port, SHUTDOWN, 3, (1 << 20, 0), &[]);
+    guest.close(port);
     assert_eq!(guest.expect(RST).host_port, port);
     assert_eq!(read(&mut host, 4), b"last");
     assert!(ended(&mut host));
@@ -200,7 +216,7 @@ fn what_a_guest_sent_before_it_closed_reaches_a_host_that_reads_late() {
     for piece in text.chunks(60_000) {
         guest.send(port, RW, piece);
     }
-    guest.send_with(port, SHUTDOWN, 3, (1 << 20, 0), &[]);
+    guest.close(port);
     guest.send(port, RST, &[]);
     guest.driver.settle();
     let mut got = Vec::new();
@@ -318,12 +334,7 @@ fn packets_wait_for_buffers_and_nothing_is_lost_or_spins() {
 #[test]
 fn event_buffers_that_come_back_one_by_one_say_that_the_guest_has_forgotten() {
     let parent = Guest::start();
-    let mut clone = parent.cloned();
-    let _host = clone.call();
-    clone.driver.transport().resume();
-    for _ in 0..8 {
-        assert!(clone.driver.used(EVENT).is_some());
-    }
+    let (mut clone, _host) = parent.resumed_clone();
     for n in 0..8 {
         clone.driver.submit(EVENT, &[(EVENTS + 16 * n, 4, true)]);
         // The device sees each before there is another; without its own kick, which a driver wouldn't give.
@@ -337,13 +348,7 @@ fn event_buffers_that_come_back_one_by_one_say_that_the_guest_has_forgotten() {
 fn after_a_restore_connections_are_dead_and_new_ones_wait_until_the_guest_has_forgotten_the_old() {
     let mut parent = Guest::start();
     let (mut old, old_port) = parent.connect();
-    let mut clone = parent.cloned();
-    let mut host = clone.call();
-    clone.driver.transport().resume();
-    for _ in 0..8 {
-        let (_, length) = clone.driver.used(EVENT).expect("TRANSPORT_RESET");
-        assert_eq!(length, 4);
-    }
+    let (mut clone, mut host) = parent.resumed_clone();
     assert_eq!(clone.driver.read(EVENTS, 4), [0; 4]);
     clone.send(old_port, RW, b"from the life before");
     assert_eq!(clone.packet_within(Duration::from_millis(100)), None, "the guest has not forgotten yet");
@@ -368,12 +373,7 @@ fn after_a_restore_connections_are_dead_and_new_ones_wait_until_the_guest_has_fo
 fn a_stream_after_a_restore_has_no_port_of_the_life_before() {
     let mut parent = Guest::start();
     let (_old, old_port) = parent.connect();
-    let mut clone = parent.cloned();
-    let _host = clone.call();
-    clone.driver.transport().resume();
-    for _ in 0..8 {
-        assert!(clone.driver.used(EVENT).is_some());
-    }
+    let (mut clone, _host) = parent.resumed_clone();
     clone.give_event_buffers();
     assert_ne!(clone.expect(REQUEST).host_port, old_port);
 }
