@@ -21,6 +21,7 @@ impl Program {
     }
 
     /// A template `t` of it, ready at its call.
+    #[track_caller]
     pub fn warm(&self, arguments: &[&str]) {
         good(self.try_warm(arguments));
     }
@@ -46,6 +47,7 @@ impl Program {
     }
 
     /// What three clones of one draw at random: so many lines each, of which no two are alike.
+    #[track_caller]
     pub fn draws_in_clones(&self, lines: usize) {
         self.warm(&[]);
         let clones = self.place.clones(3, 0, &[]);
@@ -55,6 +57,7 @@ impl Program {
     }
 
     /// Each of so many clones of so many templates says this, and nothing of errors.
+    #[track_caller]
     pub fn clones_say(&self, templates: usize, clones: usize, said: &str) {
         for _ in 0..templates {
             self.warm(&[]);
@@ -71,6 +74,7 @@ impl Program {
     }
 
     /// So many clones, one by one and then all together, do what the program does.
+    #[track_caller]
     pub fn is_the_same_in_clones(&self, count: usize) {
         let plain = self.plain(&[]);
         assert!(!plain.stdout.is_empty(), "it says something");

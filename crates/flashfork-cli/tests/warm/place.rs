@@ -111,6 +111,7 @@ impl Place {
     }
 
     /// Until nothing runs any more that was started in this place.
+    #[track_caller]
     pub fn until_empty(&self) {
         until("all is gone", || pids(self, "").is_empty());
     }
@@ -271,6 +272,7 @@ pub fn first_line(stream: &mut Option<impl Read>) -> String {
     next_line(&mut BufReader::new(stream.as_mut().unwrap()))
 }
 
+#[track_caller]
 pub fn next_line(stream: &mut impl BufRead) -> String {
     let mut line = String::new();
     stream.read_line(&mut line).unwrap();
@@ -329,6 +331,7 @@ pub fn both(output: &Output) -> (&str, &str) {
 }
 
 /// The one line of a failure.
+#[track_caller]
 pub fn line(output: &Output) -> &str {
     let text = stderr(output);
     assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{text}");

@@ -76,25 +76,30 @@ impl Daemon {
         Some(daemon)
     }
 
+    #[track_caller]
     pub fn template(&self, name: &str, code: Vec<u8>) -> Template {
         self.post("/v1/templates", &tiny(name, code))
     }
 
     /// A template of which there may be so many clones.
+    #[track_caller]
     pub fn limited(&self, name: &str, code: Vec<u8>, most: u64) -> Template {
         let mut request = tiny(name, code);
         request["max_clones"] = json!(most);
         self.post("/v1/templates", &request)
     }
 
+    #[track_caller]
     pub fn save(&self, template: &str, directory: &Path) {
         self.post::<Template>(&format!("/v1/templates/{template}/save"), &json!({ "directory": directory }));
     }
 
+    #[track_caller]
     pub fn load(&self, name: &str, directory: &Path) -> Template {
         self.post("/v1/templates/load", &json!({ "name": name, "directory": directory }))
     }
 
+    #[track_caller]
     pub fn templates(&self) -> Vec<Template> {
         self.get("/v1/templates")
     }
@@ -104,6 +109,7 @@ impl Daemon {
         self.get(&format!("/v1/templates/{name}"))
     }
 
+    #[track_caller]
     pub fn all_clones(&self) -> Vec<Clone> {
         self.get("/v1/clones")
     }
@@ -153,6 +159,7 @@ impl Daemon {
         self.refused("POST", &format!("/v1/clones/{clone}/rollback"), &Value::Null, words);
     }
 
+    #[track_caller]
     pub fn clones(&self, template: &str, body: &Value) -> Vec<Clone> {
         self.post(&format!("/v1/templates/{template}/clones"), body)
     }

@@ -78,6 +78,7 @@ pub fn result(nonce: u16, index: u32) -> Exit {
 }
 
 /// What a guest gives back that ends with status 0.
+#[track_caller]
 pub fn done(machine: &mut Machine) -> Vec<u8> {
     match exit(machine) {
         Exit::Signal(Signal::Done(Done { status: 0, result })) => result,
@@ -85,6 +86,7 @@ pub fn done(machine: &mut Machine) -> Vec<u8> {
     }
 }
 
+#[track_caller]
 pub fn exit(machine: &mut Machine) -> Exit {
     loop {
         match machine.event(Some(PATIENCE)) {
@@ -105,6 +107,7 @@ pub fn template(kvm: &Kvm, shape: Shape, source: &Source) -> (Machine, Frozen) {
 }
 
 /// Runs it until it signals FORK.
+#[track_caller]
 pub fn freeze(machine: &mut Machine) -> Frozen {
     machine.resume();
     assert_eq!(exit(machine), Exit::Signal(Signal::Fork));

@@ -50,6 +50,7 @@ impl Shell {
     }
 
     /// One that is a clone.
+    #[track_caller]
     pub fn claimed(shape: Shape, template: &Template, index: u64) -> Self {
         let mut shell = Self::prepare(shape);
         shell.claim(template, index);
@@ -91,6 +92,7 @@ impl Shell {
         }
     }
 
+    #[track_caller]
     pub fn claim(&mut self, template: &Template, index: u64) -> ClaimTimes {
         self.send_claim(template, index);
         match self.next() {
