@@ -31,67 +31,55 @@ static void shrink(char *p)
     }
 }
 
-/* One mapping to the program; several once it was sealed. */
-static void in_pieces(char *p)
-{
-    CHECK(madvise(p + MB, PAGE, GUARD_INSTALL) == 0);
-}
-
 static void hole(char *p)
 {
-    in_pieces(p);
     CHECK(munmap(p + 3 * MB, MB / 2) == 0);
-    shrink(p);
 }
 
 static void nothing(char *p)
 {
-    in_pieces(p);
     CHECK(munmap(p + 2 * MB, 2 * MB) == 0);
-    shrink(p);
 }
 
 static void protection(char *p)
 {
-    in_pieces(p);
     CHECK(mprotect(p + 3 * MB, MB, PROT_READ) == 0);
-    shrink(p);
 }
 
 static void file(char *p)
 {
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    in_pieces(p);
     CHECK(fd >= 0 && mmap(p + 3 * MB, PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == p + 3 * MB && close(fd) == 0);
-    shrink(p);
 }
 
 static void guard_behind(char *p)
 {
-    in_pieces(p);
     CHECK(madvise(p + 3 * MB, PAGE, GUARD_INSTALL) == 0);
-    shrink(p);
 }
 
 static void discarded(char *p)
 {
-    in_pieces(p);
     CHECK(madvise(p + MB / 2, PAGE, MADV_DONTNEED) == 0 && munmap(p + 3 * MB, PAGE) == 0);
-    shrink(p);
 }
 
 /* What is refused on plain memory is refused here, and the same is left. */
 static void hole_before(char *p)
 {
-    in_pieces(p);
     CHECK(munmap(p + MB + MB / 2, PAGE) == 0 && munmap(p + 3 * MB, PAGE) == 0);
-    shrink(p);
 }
 
 static void differs_before(char *p)
 {
-    in_pieces(p);
     CHECK(madvise(p + MB + MB / 2, PAGE, MADV_DONTDUMP) == 0 && munmap(p + 3 * MB, PAGE) == 0);
+}
+
+static void (*change)(char *);
+
+/* One mapping to the program, several once it was sealed: it is changed further, made smaller and moved. */
+static void in_pieces(char *p)
+{
+    CHECK(madvise(p + MB, PAGE, GUARD_INSTALL) == 0);
+    change(p);
     shrink(p);
 }
 
@@ -103,6 +91,8 @@ int main(void)
     if (madvise(map_alone(MB, RW, MAP_PRIVATE), PAGE, GUARD_INSTALL) != 0)
         SKIP("the kernel has no guards (MADV_GUARD_INSTALL, Linux 6.13)");
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
-        if (in_clone())
-            _exit(same_as_plain(cases[c]));
+        if (in_clone()) {
+            change = cases[c];
+            _exit(same_as_plain(in_pieces));
+        }
 }
