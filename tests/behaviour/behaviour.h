@@ -222,6 +222,22 @@ static inline long status_kb(const char *field)
     return number_in("/proc/self/status", field);
 }
 
+/* Writes a file, which may be executed. */
+static inline void write_file(const char *path, const void *bytes, size_t len)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+    CHECK(fd >= 0 && write(fd, bytes, len) == (ssize_t)len && close(fd) == 0);
+}
+
+/* What core dumps contain of this process. */
+static inline unsigned long coredump_filter(void)
+{
+    char text[64] = "";
+    int fd = open("/proc/self/coredump_filter", O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && read(fd, text, sizeof text - 1) > 0 && close(fd) == 0);
+    return strtoul(text, NULL, 16);
+}
+
 /* How many descriptors are open. */
 static inline int descriptors(void)
 {

@@ -76,8 +76,7 @@ static inline void write_library(const char *path, uint64_t number)
     memcpy(pages, &o, sizeof o);
     memcpy(pages + PAGE, &r, sizeof r);
     fill(pages + 2 * PAGE, DATA_LEN, FILE_SEED + number);
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
-    CHECK(fd >= 0 && write(fd, pages, sizeof pages) == (ssize_t)sizeof pages && close(fd) == 0);
+    write_file(path, pages, sizeof pages);
 }
 
 /* Whether the second page is as the loader left it. */

@@ -30,9 +30,8 @@ static const unsigned char discards[] = {
 static inline void write_code(const char *path)
 {
     char page[PAGE] = {0};
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
     memcpy(page, discards, sizeof discards);
-    CHECK(fd >= 0 && write(fd, page, PAGE) == (ssize_t)PAGE && close(fd) == 0);
+    write_file(path, page, PAGE);
 }
 
 /* A shared object whose constructor is this code. elf(5). */
@@ -74,8 +73,7 @@ static inline void write_object(const char *path)
     memcpy(o.code, discards, sizeof discards);
     char page[PAGE] = {0};
     memcpy(page, &o, sizeof o);
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
-    CHECK(fd >= 0 && write(fd, page, PAGE) == (ssize_t)PAGE && close(fd) == 0);
+    write_file(path, page, PAGE);
 }
 
 /* Ordinary memory where the object's code discards it. */

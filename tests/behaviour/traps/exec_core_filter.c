@@ -16,14 +16,6 @@ static unsigned long said(pid_t pid)
     return strtoul(text, NULL, 16);
 }
 
-static unsigned long own_filter(void)
-{
-    char text[64] = "";
-    int fd = open(FILTER, O_RDONLY | O_CLOEXEC);
-    CHECK(fd >= 0 && read(fd, text, sizeof text - 1) > 0 && close(fd) == 0);
-    return strtoul(text, NULL, 16);
-}
-
 static unsigned long with_popen(void)
 {
     char text[64] = "";
@@ -107,14 +99,14 @@ static void *start_many(void *expected)
 
 int main(void)
 {
-    unsigned long plainly[16], sealed[16], before = own_filter();
+    unsigned long plainly[16], sealed[16], before = coredump_filter();
     if (before & FILE_PRIVATE)
         SKIP("core dumps contain private file memory anyway: %lx", before);
     CHECK(unsetenv("LD_PRELOAD") == 0 && pipe2(output, O_CLOEXEC) == 0);
     int count = start_all(plainly);
     char *p = memory(4 * MB, 1);
     seal();
-    unsigned long widened = own_filter();
+    unsigned long widened = coredump_filter();
     CHECK(widened & FILE_PRIVATE);
     CHECK(start_all(sealed) == count);
     for (int i = 0; i < count; i++)
@@ -123,9 +115,9 @@ int main(void)
             return 1;
         }
     /* A core dump of this process contains what is sealed, still. */
-    CHECK(own_filter() == widened && all_sealed(p, 4 * MB));
+    CHECK(coredump_filter() == widened && all_sealed(p, 4 * MB));
     IN_CLONE
-        CHECK(own_filter() == widened && start_all(sealed) == count && own_filter() == widened);
+        CHECK(coredump_filter() == widened && start_all(sealed) == count && coredump_filter() == widened);
     /* Several at once. */
     pthread_t threads[4];
     void *wrong;
@@ -133,6 +125,6 @@ int main(void)
         START(&threads[i], start_many, &before);
     for (int i = 0; i < 4; i++)
         CHECK(pthread_join(threads[i], &wrong) == 0);
-    CHECK(own_filter() == widened && intact(p, 4 * MB, 1));
-    CHECK(flashfork_preload_unseal() == 0 && own_filter() == before);
+    CHECK(coredump_filter() == widened && intact(p, 4 * MB, 1));
+    CHECK(flashfork_preload_unseal() == 0 && coredump_filter() == before);
 }
