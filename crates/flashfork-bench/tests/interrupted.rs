@@ -93,7 +93,6 @@ impl Progress for Interrupt {
     fn step(&mut self) {
         self.left = self.left.saturating_sub(u64::from(self.within));
     }
-    fn note(&mut self, _: &str) {}
     fn interrupted(&self) -> bool {
         self.left == 0
     }

@@ -138,9 +138,6 @@ mod tests {
     struct Stopped;
 
     impl Progress for Stopped {
-        fn begin(&mut self, _: &str, _: u64) {}
-        fn step(&mut self) {}
-        fn note(&mut self, _: &str) {}
         fn interrupted(&self) -> bool {
             true
         }

@@ -55,3 +55,19 @@ pub fn spread_of_rounds(record: Option<&Record>) -> String {
 pub fn met(is: bool) -> &'static str {
     if is { "met" } else { "missed" }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_before_the_double_bar_are_text() {
+        let rows = [["seal", "1"], ["fork-4k", "22"]].map(|row| row.map(str::to_owned).to_vec());
+        for (headers, text) in [("method || time", 1), ("method | time", 2)] {
+            let rendered = render(&["method", "time"], &rows, text);
+            assert_eq!(table(headers, rows.clone()), rendered);
+            assert_eq!(titled("Forks", headers, rows.clone()), format!("Forks\n{rendered}"));
+        }
+        assert_eq!(titled("Forks", "method || time", []), "");
+    }
+}

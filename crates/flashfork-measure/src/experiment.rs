@@ -174,9 +174,6 @@ mod tests {
     struct Stopped(bool);
 
     impl Progress for Stopped {
-        fn begin(&mut self, _: &str, _: u64) {}
-        fn step(&mut self) {}
-        fn note(&mut self, _: &str) {}
         fn interrupted(&self) -> bool {
             self.0
         }

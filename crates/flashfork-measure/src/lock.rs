@@ -129,8 +129,6 @@ mod tests {
     }
 
     impl Progress for Told {
-        fn begin(&mut self, _: &str, _: u64) {}
-        fn step(&mut self) {}
         fn note(&mut self, _: &str) {
             self.notes += 1;
             self.tells.iter().for_each(|tells| tells.send(self.notes).unwrap());

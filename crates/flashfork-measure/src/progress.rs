@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::deadline::Deadline;
 
-/// Receives an experiment's progress, and says when it should be over.
+/// Receives an experiment's progress, and says when it should be over. What is left out does nothing.
 pub trait Progress {
-    /// A new stage of `steps` steps begins; `what` names it ("1G: interleaved rounds").
-    fn begin(&mut self, what: &str, steps: u64);
+    /// A new stage of so many steps begins, called so: "1G: interleaved rounds".
+    fn begin(&mut self, _what: &str, _steps: u64) {}
     /// One step of the current stage is done.
-    fn step(&mut self);
+    fn step(&mut self) {}
     /// Something the user should read now: waiting for the machine-wide lock, a method left out and why.
-    fn note(&mut self, line: &str);
+    fn note(&mut self, _line: &str) {}
     /// Everything, this experiment and those after it, takes about so long from now at most; told at each stage and
     /// step of runs that have such a limit.
     fn remaining(&mut self, _time: Duration) {}
@@ -34,8 +34,4 @@ pub trait Progress {
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Silent;
 
-impl Progress for Silent {
-    fn begin(&mut self, _what: &str, _steps: u64) {}
-    fn step(&mut self) {}
-    fn note(&mut self, _line: &str) {}
-}
+impl Progress for Silent {}

@@ -112,17 +112,6 @@ impl Record {
         Ok(Self { experiment, method, chosen, observed, unit, n, min, p50, p90, p99, max, samples })
     }
 
-    /// The same of samples by rounds, with how many each round had.
-    pub fn of_rounds<'a>(
-        experiment: &str,
-        method: &str,
-        chosen: impl IntoIterator<Item = (&'a str, Value)>,
-        unit: &str,
-        rounds: &Rounds,
-    ) -> Result<Self> {
-        Ok(Self::new(experiment, method, chosen, unit, rounds.flat())?.in_rounds(rounds))
-    }
-
     /// The record of the same samples with how many each of these rounds had.
     pub(crate) fn in_rounds(self, rounds: &Rounds) -> Self {
         let counts: Vec<usize> = rounds.0.iter().map(Vec::len).collect();
@@ -356,7 +345,7 @@ mod tests {
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         let of = |size, rounds: &[&[f64]]| {
             let rounds = Rounds(rounds.iter().map(|round| round.to_vec()).collect());
-            Record::of_rounds("fork", "seal", [("size", json!(size))], "us", &rounds).unwrap()
+            Record::new("fork", "seal", [("size", json!(size))], "us", rounds.flat()).unwrap().in_rounds(&rounds)
         };
         let document = |rounds: [&[&[f64]]; 3]| {
             let records = rounds.iter().enumerate().map(|(size, rounds)| of(size, rounds)).collect();

@@ -103,7 +103,7 @@ mod tests {
     fn of_many_samples_a_hundred_are_left_with_the_same_quantiles() {
         let rounds =
             Rounds((0..20).map(|round| (0..20).map(|i| f64::from(1000 + 100 * i + round)).collect()).collect());
-        let record = Record::of_rounds("fork", "seal", [], "us", &rounds).unwrap();
+        let record = Record::new("fork", "seal", [], "us", rounds.flat()).unwrap().in_rounds(&rounds);
         let mut document = json!({ "records": [pack(record.clone()).unwrap()] });
         unpack(&mut document).unwrap();
         let left: Record = serde_json::from_value(document["records"][0].clone()).unwrap();
