@@ -88,34 +88,6 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_drawn_and_where_it_was_measured() {
-        let mut document = document();
-        document.host.cpu = "<R&D> \"chip\"".to_owned();
-        document.host.unix_time = 1_700_000_000;
-        let svg = drawn(&document).unwrap();
-        let texts = texts(&svg);
-        let said = |wanted: &str| texts.iter().any(|text| text.contains(wanted));
-        for wanted in [
-            "What a fork costs by the parent's memory",
-            "fork-4k: 25.0 ms at 1 GB",
-            "fork-thp: 350 µs at 1 GB",
-            "seal: 53.0 µs at 1 GB",
-            "empty process: 49.0 µs",
-            "64 MB",
-            "256 MB",
-            "1 GB",
-            "10 µs",
-            "1 ms",
-            "100 ms",
-            "3 clones per point",
-            &document.host.line(),
-            "2023-11-14",
-        ] {
-            assert!(said(wanted), "'{wanted}' is missing in {texts:#?}");
-        }
-    }
-
-    #[test]
     fn points_lie_where_their_values_are() {
         let svg = drawn(&document()).unwrap();
         let by_4k = points(&svg, Method::Fork4k);

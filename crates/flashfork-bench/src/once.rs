@@ -6,6 +6,7 @@ use std::{cmp::Ordering, ops::RangeBounds};
 use crate::prelude::*;
 use clap::builder::RangedI64ValueParser;
 use flashfork_terminal::size::SizeError;
+use strum::VariantArray;
 
 /// For a command line: a whole number in this range.
 pub fn count(range: impl RangeBounds<i64>) -> RangedI64ValueParser<u32> {
@@ -18,10 +19,20 @@ pub fn size_that(text: &str, is: impl FnOnce(u64) -> bool, is_not: &str) -> Resu
     if is(size.0) { Ok(size) } else { Err(format!("{size} {is_not}")) }
 }
 
-/// Those of `all` that were asked for; all if nothing was.
-pub fn asked_of<T: PartialEq, const N: usize>(all: [T; N], asked: Option<&[T]>) -> Vec<T> {
-    all.into_iter().filter(|one| asked.is_none_or(|asked| asked.contains(one))).collect()
+/// Those that were asked for, each once; all if nothing was.
+pub fn asked_of<T: All + PartialEq>(asked: Option<&[T]>) -> Vec<T> {
+    T::all().filter(|one| asked.is_none_or(|asked| asked.contains(one))).collect()
 }
+
+/// Enums all of whose values are of use, in the order of their declaration, which is that of tables.
+pub trait All: VariantArray + Copy {
+    /// Each of them.
+    fn all() -> impl DoubleEndedIterator<Item = Self> + Clone {
+        Self::VARIANTS.iter().copied()
+    }
+}
+
+impl<T: VariantArray + Copy> All for T {}
 
 /// Each value once, in the order given.
 pub fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {

@@ -7,7 +7,6 @@ pub use figures::all as figures;
 pub use findings::findings;
 
 use crate::prelude::*;
-use std::path::Path;
 
 /// Writes the report about `document` into `dir`: [`flashfork_measure::report::write`].
 pub fn write(document: &Document, dir: &Path) -> Result {

@@ -44,7 +44,7 @@ pub use experiment::{Experiment, Places, page};
 pub use progress::{Progress, Silent};
 pub use record::{Document, Record, numbers, ratio_of};
 pub use run::{Row, Run};
-pub use sampling::{Effort, Visit};
+pub use sampling::{Effort, Visit, by_measure};
 pub use stats::{Ratio, Rounds, Summary, median, quantile_of, ratio_of_medians};
 pub use target::{Target, Unit, promises};
 pub use workdir::WorkDir;

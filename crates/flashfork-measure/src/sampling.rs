@@ -72,6 +72,18 @@ pub enum Ended {
 /// What one visit of a cell yields: samples by measure. The first measure is the one precision is judged by.
 pub type Visit<M> = Vec<(M, Vec<f64>)>;
 
+/// Single samples as a visit, measure by measure.
+pub fn by_measure<M: PartialEq>(samples: impl IntoIterator<Item = (M, f64)>) -> Visit<M> {
+    let mut visit: Visit<M> = Vec::new();
+    for (measure, sample) in samples {
+        match visit.iter_mut().find(|(known, _)| *known == measure) {
+            Some((_, samples)) => samples.push(sample),
+            None => visit.push((measure, vec![sample])),
+        }
+    }
+    visit
+}
+
 /// All samples of one measure of one cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series<M> {
@@ -198,11 +210,9 @@ mod tests {
     struct StopAfter(u64, u64);
 
     impl Progress for StopAfter {
-        fn begin(&mut self, _: &str, _: u64) {}
         fn step(&mut self) {
             self.1 += 1;
         }
-        fn note(&mut self, _: &str) {}
         fn interrupted(&self) -> bool {
             self.1 >= self.0
         }

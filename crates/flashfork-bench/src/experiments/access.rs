@@ -14,15 +14,12 @@ pub use subject::AccessSubject;
 
 use crate::prelude::*;
 
-/// The name of the experiment `bench fault` in records.
 pub const FAULT: &str = "fault";
-/// The name of the experiment `bench access-mix` in records.
 pub const ACCESS_MIX: &str = "access-mix";
 /// Memory of the parents in `bench all`, in a quick run and a full one.
 const TOUCHED: [u64; 2] = [128 << 20, 512 << 20];
 
-/// Options of `bench fault`.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench fault --size 256M")]
 pub struct FaultOptions {
     /// Size of the parent's memory, at least 4M
@@ -34,8 +31,7 @@ pub struct FaultOptions {
     pub quick: bool,
 }
 
-/// Options of `bench access-mix`.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench access-mix --size 512M")]
 pub struct AccessMixOptions {
     /// Size of the parent's memory, at least 4M; all parents and one parent's copied pages must fit

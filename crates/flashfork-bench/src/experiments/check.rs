@@ -12,8 +12,7 @@ use crate::prelude::*;
 
 pub const EXPERIMENT: &str = "check";
 
-/// Options of the experiment.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 #[command(after_help = "Example: flashfork bench check")]
 pub struct CheckOptions {
     /// Two runs of each tool instead of five

@@ -22,8 +22,7 @@ pub const EXPERIMENT: &str = "clones";
 /// What SPECIFICATION.md promises of 1,000 sealed clones at 1 GB: seconds for all, bytes for each.
 const TARGETS: (f64, f64) = (1.0, 300.0 * 1024.0);
 
-/// Options of `bench clones`.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench clones --count 1000 --size 1G")]
 pub struct ClonesOptions {
     /// How many sealed clones live at once
@@ -123,7 +122,7 @@ impl Samples {
 
 fn report(document: &Document) -> String {
     let mut rows = Vec::new();
-    for method in Method::ALL {
+    for method in Method::all() {
         let of = |measure: &str| document.find(EXPERIMENT, method, json!({ "measure": measure }));
         let (Some(alive), Some(forks), Some(memory)) = (of("alive"), of("forks"), of("memory_each")) else { continue };
         let count = alive.number("count").unwrap_or(0);

@@ -20,8 +20,7 @@ use crate::prelude::*;
 
 pub const EXPERIMENT: &str = "cow-model";
 
-/// Options of the experiment.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 #[command(after_help = "Example: flashfork bench cow-model --grid paper")]
 pub struct CowModelOptions {
     /// Which sizes of memory: those of the paper, 0 to 316,228 bytes, or today's, 1 MB to 256 MB

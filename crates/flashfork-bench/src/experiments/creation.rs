@@ -26,8 +26,7 @@ pub const EXPERIMENT: &str = "creation";
 const SIZES: &str = "1.7M,2.7M,11.7M,64M,256M,1G";
 const QUICK: &str = "1.7M,64M,256M";
 
-/// Options of the experiment.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 #[command(after_help = "Example: flashfork bench creation --sizes 1.7M,64M,1G --fds 100")]
 pub struct CreationOptions {
     /// Sizes of the parent's memory [default: 1.7M,2.7M,11.7M,64M,256M,1G; with --quick 1.7M,64M,256M]
@@ -52,7 +51,7 @@ pub struct CreationOptions {
 }
 
 /// What the parent does with its memory before it makes processes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Touch {
     /// Writes every page.
     #[default]

@@ -16,7 +16,6 @@ use crate::prelude::*;
 use crate::subjects::parent::RESERVE;
 use subject::Shape;
 
-/// The name of this experiment in records.
 pub const EXPERIMENT: &str = "advise";
 
 const FORECAST: &str = "forecast";
@@ -29,8 +28,7 @@ const CLOSE: f64 = 1.3;
 /// What SPECIFICATION.md aims at on a quiet machine, for the median error.
 const AIM: f64 = 0.3;
 
-/// Options of `bench advise`.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench advise --rounds 5")]
 pub struct AdviseOptions {
     /// How often the model is calibrated and each process surveyed and forked
@@ -45,9 +43,9 @@ impl Experiment for AdviseOptions {
     const PAGE: fn(&Document) -> String = report;
 
     fn measure(&self, run: &mut Run) -> Result {
-        let needed = Shape::ALL.iter().map(|shape| shape.bytes()).sum::<u64>() + RESERVE;
+        let needed = Shape::all().map(|shape| shape.bytes()).sum::<u64>() + RESERVE;
         memory::require(&memory::headroom()?, "five processes of different shapes".to_owned(), needed)?;
-        let mut cells = Shape::ALL.into_iter().map(Cell::start).collect::<Result<Vec<_>, _>>()?;
+        let mut cells = Shape::all().map(Cell::start).collect::<Result<Vec<_>, _>>()?;
         run.begin("forecasts and forks", u64::from(self.rounds));
         let done = run.rounds(self.rounds, |run, _| {
             let model = CostModel::calibrate().map_err(BenchError::unable)?;
@@ -99,7 +97,7 @@ type Pair = (f64, f64);
 
 fn report(document: &Document) -> String {
     let (mut rows, mut pairs) = (Vec::new(), Vec::new());
-    for shape in Shape::ALL {
+    for shape in Shape::all() {
         let of = |method: &str| document.find(EXPERIMENT, method, json!({ "shape": shape.as_ref() }));
         let (Some(forecast), Some(forks)) = (of(FORECAST), of(MEASURED)) else { continue };
         let pair = (forecast.p50, forks.p50);

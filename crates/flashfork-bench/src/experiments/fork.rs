@@ -31,8 +31,7 @@ use plan::Plan;
 
 pub const EXPERIMENT: &str = "fork";
 
-/// Options of the experiment.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 #[command(after_help = "Example: flashfork bench fork --sizes 0,256M,1G --concurrent 3")]
 pub struct ForkOptions {
     /// Sizes of the parent's memory: 0 or multiples of 2M (whole huge pages); a size that doesn't fit is refused.

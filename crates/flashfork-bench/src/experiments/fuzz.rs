@@ -18,8 +18,6 @@ mod targets;
 
 pub use targets::Target;
 
-use std::path::PathBuf;
-
 use crate::prelude::*;
 use crate::subjects::database::{self, Image};
 use flashfork_terminal::size;
@@ -30,8 +28,7 @@ pub const EXPERIMENT: &str = "fuzz";
 /// Left to AFL and the rest of the machine.
 const RESERVE: u64 = 512 << 20;
 
-/// Options of the experiment.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench fuzz --size 256M --seconds 30")]
 pub struct FuzzOptions {
     /// Size of the database, in bytes or with K, M, G

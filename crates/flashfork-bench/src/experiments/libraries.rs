@@ -9,12 +9,10 @@ mod subject;
 
 pub use subject::LibrariesSubject;
 
-use std::path::{Path, PathBuf};
-
 use crate::prelude::*;
 use crate::subjects::command::cc;
 use flashfork_measure::cells;
-use subject::{Ask, Phases, Spec, Task, Way};
+use subject::{Ask, Spec, Task, Way};
 
 pub const EXPERIMENT: &str = "libraries";
 
@@ -24,8 +22,7 @@ const PROMISED: (u64, f64) = (20, 0.6);
 /// Clones of each kind in a round.
 const BATCH: usize = 50;
 
-/// Options of `bench libraries`.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench libraries --count 20")]
 pub struct LibrariesOptions {
     /// How many libraries the program has loaded
@@ -47,10 +44,10 @@ impl Experiment for LibrariesOptions {
         let work = WorkDir::new(None)?;
         run.begin("compiling libraries", u64::from(self.count));
         let libraries = compile(work.path(), self.count, run)?;
-        run.begin("loading them", Way::ALL.len() as u64);
+        run.begin("loading them", Way::VARIANTS.len() as u64);
         let cpu = pin::chosen_cpu()?;
         let mut workers = Vec::new();
-        for way in Way::ALL {
+        for way in Way::all() {
             let spec = Spec { way, libraries: libraries.clone(), cpu };
             let worker =
                 Worker::<LibrariesSubject>::start(format!("{} libraries, {}", self.count, way.as_ref()), &spec)?;
@@ -58,20 +55,18 @@ impl Experiment for LibrariesOptions {
             run.step();
         }
         let cells: Vec<(usize, Task)> =
-            Task::ALL.into_iter().flat_map(|task| (0..workers.len()).map(move |worker| (worker, task))).collect();
+            Task::all().flat_map(|task| (0..workers.len()).map(move |worker| (worker, task))).collect();
         let effort = Effort::rounds(self.rounds as usize);
         let taken = run.sample("clones", effort, cells.len(), u64::from(self.count), |cell, _| {
             let (worker, task) = cells[cell];
-            let phases = workers[worker].ask(&Ask { task, count: BATCH })?;
-            let all = |of: fn(&Phases) -> f64| phases.iter().map(of).collect();
-            Ok(vec![("fork", all(|phases| phases.fork)), ("cycle", all(|phases| phases.cycle))])
+            workers[worker].ask(&Ask { task, count: BATCH })
         });
         taken.keep(run, |cell, measure| {
             let (worker, task) = cells[cell];
             let ready = workers[worker].ready();
             let chosen = json!({ "measure": measure, "libraries": self.count, "task": task.as_ref() });
             let observed = json!({ "sealed_bytes": ready.sealed, "mappings": ready.mappings });
-            Row::of(Way::ALL[worker].as_ref(), "us", chosen).beside(observed)
+            Row::of(Way::VARIANTS[worker].as_ref(), "us", chosen).beside(observed)
         })
     }
 }
@@ -116,8 +111,8 @@ fn report(document: &Document) -> String {
         document.find(EXPERIMENT, way, json!({ "measure": measure, "task": task.as_ref() }))
     };
     let mut rows = Vec::new();
-    for task in Task::ALL {
-        for way in Way::ALL {
+    for task in Task::all() {
+        for way in Way::all() {
             let (Some(fork), Some(cycle)) = (of(way, task, "fork"), of(way, task, "cycle")) else { continue };
             let share = |record: &Record, measure| {
                 of(Way::SealedWithout, task, measure)

@@ -75,7 +75,7 @@ pub fn figure(document: &Document) -> Result<String> {
 mod tests {
     use super::*;
     use flashfork_measure::all::TIME;
-    use std::{collections::HashSet, time::Duration};
+    use std::collections::HashSet;
 
     #[test]
     fn all_of_them_keep_to_its_time() {

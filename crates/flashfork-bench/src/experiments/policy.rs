@@ -21,8 +21,7 @@ const SIZES: [u64; 4] = [64 << 20, 256 << 20, 1 << 30, 4 << 30];
 const DIRTY: [f64; 4] = [0.0, 0.1, 1.0, 10.0];
 const FORKS: [usize; 4] = [10, 50, 200, 1000];
 
-/// Options of the experiment.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 #[command(
     after_help = "Example: flashfork bench policy --sizes 256M --dirty 0,1 --records policy.json && flashfork bench figure policy.json policy.svg"
 )]

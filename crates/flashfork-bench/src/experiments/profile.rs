@@ -5,8 +5,6 @@
 
 mod perf;
 
-use std::time::{Duration, Instant};
-
 use crate::experiments::fork::{Ask, Batch, ForkSubject, Probe};
 use crate::prelude::*;
 use crate::subjects::parent::Spec;
@@ -17,8 +15,7 @@ pub const EXPERIMENT: &str = "profile";
 /// How many functions are kept, and shown.
 const KEPT: usize = 25;
 
-/// Options of the experiment.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench profile --size 1G")]
 pub struct ProfileOptions {
     /// Size of the parent's memory, on 4 KB pages

@@ -15,12 +15,11 @@ mod way;
 pub use suite::Suite;
 
 use crate::prelude::*;
-use std::{num::NonZeroU32, path::PathBuf};
+use std::num::NonZeroU32;
 
 pub const EXPERIMENT: &str = "pytest";
 
-/// Options of the experiment.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench pytest --python venv/bin/python --suites small\n\
                   scripts/python-bench, in the source, makes environments for --python and --forked-python and brings a --real suite.")]
 pub struct PytestOptions {
@@ -59,7 +58,7 @@ pub struct PytestOptions {
 
 impl PytestOptions {
     pub fn suites(&self) -> Vec<Suite> {
-        asked_of(Suite::ALL, self.suites.as_deref())
+        asked_of(self.suites.as_deref())
     }
 
     fn effort(&self) -> Effort {

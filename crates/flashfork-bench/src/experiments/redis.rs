@@ -10,8 +10,6 @@ mod client;
 mod load;
 mod server;
 
-use std::{path::PathBuf, time::Duration};
-
 use crate::prelude::*;
 use crate::subjects::parent::{self, RESERVE};
 use flashfork_measure::order::shuffled_round;
@@ -30,8 +28,7 @@ const PAPER: [(f64, f64, f64); 6] = [
     (99.99, 16.255, 5.535),
 ];
 
-/// Options of `bench redis`.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench redis --size 256M --rounds 2")]
 pub struct RedisOptions {
     /// Size of the data
@@ -60,7 +57,7 @@ pub struct RedisOptions {
 }
 
 /// What one method's rounds gave.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Samples {
     /// Microseconds, one vector for each percentile of the table.
     latencies: [Vec<f64>; PAPER.len()],
@@ -163,7 +160,7 @@ fn keep(run: &mut Run, method: Method, options: &RedisOptions, samples: Samples)
 }
 
 fn report(document: &Document) -> String {
-    let methods = || Method::ALL.into_iter();
+    let methods = || Method::all();
     let of = |method: &Method, wanted: Value| document.find(EXPERIMENT, method, wanted);
     let of_forks = |method: &Method| of(method, json!({ "measure": "fork" }));
     let here: Vec<Method> = methods().filter(|method| of_forks(method).is_some()).collect();

@@ -19,8 +19,6 @@ pub use cycle::CycleSubject;
 pub use process::ProcessSubject;
 pub use subject::RollbackSubject;
 
-use std::time::Instant;
-
 use flashfork_core::Pages;
 use flashfork_core::region::{self, Region, Way};
 
@@ -57,8 +55,7 @@ const TIMES_FASTER: [(u64, f64); 3] = [(16 << 20, 6.0), (128 << 20, 5.0), (1 << 
 /// How much more than the better way a region that chooses may cost.
 const AT_MOST: f64 = 1.2;
 
-/// Options of `bench rollback`.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench rollback --size 256M")]
 pub struct RollbackOptions {
     /// Size of the region; twice that must fit
@@ -71,7 +68,7 @@ pub struct RollbackOptions {
 }
 
 /// What is measured, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// Going back.
@@ -137,14 +134,14 @@ fn measure_cycles<S: Subject<Spec = CycleSpec, Ready = bool, Ask = (), Reply = V
     let hot = sizes.iter().copied().filter(|size| *size < most).chain([most]).map(|size| (size, Accesses::Hot));
     for (size, accesses) in hot.chain([(most, Accesses::Scattered)]) {
         let cell = format!("{of}cycles of {} {}", show(size), accesses.as_ref());
-        let needed = Kept::ALL.len() as u64 * size + RESERVE;
-        if let Err(e) = memory::require(&memory::headroom()?, format!("{} regions", Kept::ALL.len()), needed) {
+        let needed = Kept::VARIANTS.len() as u64 * size + RESERVE;
+        if let Err(e) = memory::require(&memory::headroom()?, format!("{} regions", Kept::VARIANTS.len()), needed) {
             run.leave_out(cell, e.to_string());
             continue;
         }
-        run.begin(&format!("preparing {cell}"), Kept::ALL.len() as u64);
+        run.begin(&format!("preparing {cell}"), Kept::VARIANTS.len() as u64);
         let mut workers = Vec::new();
-        for kept in Kept::ALL {
+        for kept in Kept::all() {
             let spec = CycleSpec { size, accesses, kept, cpu: pin::chosen_cpu()? };
             let worker = Worker::<S>::start(format!("{cell} {}", kept.as_ref()), &spec)?;
             run.step();
@@ -276,7 +273,7 @@ fn cycles(document: &Document, begin: &str, title: &str) -> String {
             let wanted = json!({ "measure": "cycle", "size": size, "accesses": accesses.as_ref() });
             Summary::of(&document.find(EXPERIMENT, format!("{begin}{}", kept.as_ref()), wanted)?.samples)
         };
-        for kept in Kept::ALL {
+        for kept in Kept::all() {
             let Some(summary) = of(kept) else { continue };
             let faster = of(Kept::Fork).map_or(String::new(), |fork| format!("{:.1}", fork.p50 / summary.p50));
             rows.push(vec![

@@ -8,8 +8,6 @@ mod subject;
 
 pub use subject::SealThreadsSubject;
 
-use std::time::Duration;
-
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::prelude::*;
@@ -24,8 +22,7 @@ const BASELINE: &str = "sigstop";
 /// How often they are sent to each process.
 const STOPS: u32 = 100;
 
-/// Options of `bench seal-threads`.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench seal-threads --sizes 256M --threads 1,4")]
 pub struct SealThreadsOptions {
     /// Sizes of the process's memory

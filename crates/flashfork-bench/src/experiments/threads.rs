@@ -18,12 +18,10 @@ mod server;
 pub use program::Family;
 
 use crate::prelude::*;
-use std::path::PathBuf;
 
 pub const EXPERIMENT: &str = "threads";
 
-/// Options of the experiment.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench threads --programs java --heaps 600M")]
 pub struct ThreadsOptions {
     /// The programs [default: all that are installed]

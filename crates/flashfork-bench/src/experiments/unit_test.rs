@@ -18,12 +18,10 @@ pub use subject::UnitTestSubject;
 use crate::prelude::*;
 use crate::subjects::{database::Image, parent};
 use flashfork_terminal::size;
-use std::path::PathBuf;
 
 pub const EXPERIMENT: &str = "unit-test";
 
-/// Options of the experiment.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench unit-test --size 256M --jobs 2")]
 pub struct UnitTestOptions {
     /// Size of the database, in bytes or with K, M, G

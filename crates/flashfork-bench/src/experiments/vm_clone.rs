@@ -23,7 +23,7 @@ use plan::Plan;
 pub const EXPERIMENT: &str = "vm-clone";
 
 /// What runs in the virtual machines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum GuestKind {
     /// A few bytes of code, which run on any `/dev/kvm`.
@@ -32,8 +32,7 @@ pub enum GuestKind {
     Linux,
 }
 
-/// Options of the experiment.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-clone --guests tiny --sizes 128M,1G")]
 pub struct VmCloneOptions {
     /// Sizes of the guests' memory: multiples of 2M; a size that doesn't fit is refused. Without this flag: 128M, 256M,

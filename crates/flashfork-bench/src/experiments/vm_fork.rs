@@ -30,8 +30,7 @@ pub const EXPERIMENT: &str = "vm-fork";
 /// Left to the rest of the machine.
 const RESERVE: u64 = 512 << 20;
 
-/// Options of the experiment.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-fork --sizes 256M,1G --written 5")]
 pub struct VmForkOptions {
     /// Sizes of the guests' memory: multiples of 2M from 16M to 3G; clones of clones have the smallest
@@ -61,7 +60,6 @@ impl VmForkOptions {
         ascending(self.sizes.iter().map(|size| size.0))
     }
 
-    /// How many rounds are made.
     fn rounds(&self) -> usize {
         self.rounds.unwrap_or(if self.quick { 5 } else { 20 }) as usize
     }
@@ -92,7 +90,7 @@ impl Experiment for VmForkOptions {
         let (smallest, largest) = (sizes[0], sizes[sizes.len() - 1]);
         let names: Vec<String> = sizes.iter().map(|size| Size(*size).to_string()).collect();
         // A clone and the copy that a fork makes of it have no more than all its memory.
-        let needed = Guest::ALL.len() as u64 * sizes.iter().sum::<u64>() + 2 * largest + RESERVE;
+        let needed = Guest::VARIANTS.len() as u64 * sizes.iter().sum::<u64>() + 2 * largest + RESERVE;
         memory::require(&memory::headroom()?, format!("templates of {} and a fork", names.join(", ")), needed)?;
         pauses::measure(&host, &sizes, self, run)?;
         run.go_on()?;

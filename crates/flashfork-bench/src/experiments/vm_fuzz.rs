@@ -16,8 +16,6 @@ mod execution;
 mod qemu;
 mod report;
 
-use std::path::PathBuf;
-
 use crate::prelude::*;
 use crate::subjects::vm_host::{Host, size};
 use code::MOST;
@@ -28,7 +26,7 @@ pub const EXPERIMENT: &str = "vm-fuzz";
 const RESERVE: u64 = 512 << 20;
 
 /// What comes before an execution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 enum Way {
     #[strum(serialize = "rollback, copying")]
@@ -39,12 +37,7 @@ enum Way {
     Boot,
 }
 
-impl Way {
-    const ALL: [Self; 4] = [Self::Copy, Self::Drop, Self::Clone, Self::Boot];
-}
-
-/// Options of the experiment.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-fuzz --size 256M --pages 200")]
 pub struct VmFuzzOptions {
     /// Fork a QEMU that runs Linux, as the paper does, and have its children make system calls; it takes --size, too
@@ -73,7 +66,6 @@ pub struct VmFuzzOptions {
 }
 
 impl VmFuzzOptions {
-    /// How many rounds are made.
     fn rounds(&self) -> usize {
         self.rounds.unwrap_or(if self.quick { 6 } else { 20 }) as usize
     }

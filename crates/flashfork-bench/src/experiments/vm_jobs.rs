@@ -32,13 +32,12 @@ pub const EXPERIMENT: &str = "vm-jobs";
 /// Left to the rest of the machine and to what clones write.
 const RESERVE: u64 = 1 << 30;
 
-/// Options of the experiment.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-jobs --jobs java --quick; where KVM boots no Linux guests: \
                         scripts/bench-vm-lab vm-jobs --quick")]
 pub struct VmJobsOptions {
     /// Which jobs: a compilation, a Java program's, or both in turn
-    #[arg(long, value_delimiter = ',', value_enum, value_name = "JOB,...", default_values_t = Work::ALL)]
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "JOB,...", default_values_t = Work::VARIANTS.to_vec())]
     pub jobs: Vec<Work>,
 
     /// Rounds of interleaved batches; more rounds, tighter intervals [default: 8, with --quick 2]
@@ -53,10 +52,9 @@ pub struct VmJobsOptions {
 impl VmJobsOptions {
     /// Each once, in table order.
     pub fn works(&self) -> Vec<Work> {
-        asked_of(Work::ALL, Some(&self.jobs))
+        asked_of(Some(&self.jobs))
     }
 
-    /// How many rounds are made.
     fn rounds(&self) -> usize {
         self.rounds.unwrap_or(if self.quick { 2 } else { 8 }) as usize
     }

@@ -24,8 +24,7 @@ pub const EXPERIMENT: &str = "vm-memory";
 /// Left to the rest of the machine.
 const RESERVE: u64 = 512 << 20;
 
-/// Options of the experiment.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-memory --size 1G")]
 pub struct VmMemoryOptions {
     /// The guests' memory, of which all but the first 2 MB is touched: a multiple of 2M up to 3G

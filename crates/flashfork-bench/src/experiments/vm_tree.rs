@@ -21,8 +21,6 @@ mod found;
 mod report;
 mod ways;
 
-use std::{path::PathBuf, time::Duration};
-
 use crate::prelude::*;
 use crate::subjects::{
     held::Counter,
@@ -47,8 +45,7 @@ const STEADY: f64 = 1e6;
 /// How often is waited for that.
 const LOOKS: usize = 60;
 
-/// Options of the experiment.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-tree --quick; where KVM boots no Linux guests: \
                         scripts/bench-vm-lab vm-tree --quick")]
 pub struct VmTreeOptions {
@@ -111,7 +108,7 @@ impl Experiment for VmTreeOptions {
         let taken = run.sample(stage, Effort::rounds(rounds), WAYS.len(), 1, |way, _| {
             let mut found = Found::default();
             ways[way](&setup, &mut found)?;
-            Ok(found.0)
+            Ok(by_measure(found.0))
         });
         taken.keep(run, |way, measure| found::row(WAYS[way], measure, setup.counter.name()))
     }

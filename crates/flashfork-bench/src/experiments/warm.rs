@@ -18,8 +18,7 @@ use crate::prelude::*;
 
 pub const EXPERIMENT: &str = "warm";
 
-/// Options of the experiment.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 #[command(after_help = "Example: flashfork bench warm --programs true,numpy")]
 pub struct WarmOptions {
     /// The programs [default: all that are installed]
@@ -33,7 +32,7 @@ pub struct WarmOptions {
 
 impl WarmOptions {
     pub fn programs(&self) -> Vec<Program> {
-        asked_of(Program::ALL, self.programs.as_deref())
+        asked_of(self.programs.as_deref())
     }
 
     fn effort(&self) -> Effort {

@@ -15,8 +15,7 @@ use std::ffi::OsString;
 
 pub const EXPERIMENT: &str = "write-fraction";
 
-/// Options of the experiment.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 #[command(override_usage = "flashfork bench write-fraction [OPTIONS] [-- <COMMAND>...]")]
 #[command(after_help = "Example: flashfork bench write-fraction --after 2 --for 5 -- python3 server.py\n\n\
                   Without a command or a process the ready runs are measured: CPython, Emacs Lisp's Towers of Hanoi, SQLite \
@@ -49,7 +48,7 @@ pub struct WriteFractionOptions {
 }
 
 /// A ready run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, strum::VariantArray)]
 pub enum Ready {
     /// CPython keeps the names of one in ten of the records it made before.
     Cpython,
@@ -59,11 +58,6 @@ pub enum Ready {
     Sqlite,
     /// redis-server takes writes to one key in a hundred.
     Redis,
-}
-
-impl Ready {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Cpython, Self::Emacs, Self::Sqlite, Self::Redis];
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -104,7 +104,7 @@ impl Series {
     pub fn of_forks(records: &[&Record]) -> Result<Self> {
         let calls: Vec<&Record> = records.iter().copied().filter(|record| is_idle_call(record)).collect();
         let line = |method: Method| Line::of(method.as_ref(), explanation(method), colour(method), &calls);
-        let lines = Method::ALL.into_iter().map(line).collect::<Result<Vec<_>, _>>()?;
+        let lines = Method::all().map(line).collect::<Result<Vec<_>, _>>()?;
         let empty: Vec<f64> = calls
             .iter()
             .filter(|record| size(record) == Some(0) && record.method == Method::Fork4k.as_ref())

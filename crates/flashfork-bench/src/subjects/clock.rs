@@ -1,7 +1,6 @@
 //! Clocks.
 
-use std::time::{Duration, Instant};
-
+use crate::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
 
 /// In microseconds.

@@ -1,8 +1,8 @@
 //! Commands that experiments run, and what they say.
 
 use std::io::{self, Read};
-use std::process::{Child, Command, Stdio};
-use std::{os::unix::process::CommandExt, path::Path, time::Instant};
+use std::os::unix::process::CommandExt;
+use std::process::Child;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};

@@ -9,8 +9,6 @@ mod fill;
 mod random;
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
@@ -23,7 +21,6 @@ use flashfork_terminal::size;
 const VERSION: u32 = 1;
 
 /// A database image on disk.
-#[derive(Debug)]
 pub struct Image {
     /// Where it is.
     pub path: PathBuf,

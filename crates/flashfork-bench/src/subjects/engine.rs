@@ -1,14 +1,13 @@
 //! The one place where experiments call the engines: prepare this process, clone it, wait for a clone.
 
-use std::time::{Duration, Instant};
-use std::{io, path::PathBuf};
+use std::io;
 
 use crate::prelude::*;
 use flashfork::{Forked, SealOptions, SealReport, odf};
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
 /// Which pages sealed memory is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pages {
     /// 2 MB pages where possible.
@@ -18,7 +17,7 @@ pub enum Pages {
 }
 
 /// What a seal did and took.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sealed {
     /// How long the call took.
     pub seconds: f64,
@@ -40,7 +39,7 @@ impl Sealed {
 }
 
 /// Which process one is after a fork.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The process that forked, and its child.
     Parent(Pid),
@@ -125,7 +124,7 @@ pub unsafe fn fork(method: Method) -> io::Result<Side> {
 }
 
 /// A clone that has done its work and was reaped.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Cloned {
     /// What the fork call took, in the parent.
     pub call: Duration,

@@ -1,7 +1,7 @@
 //! Templates of an experiment are gone afterwards, however it ends.
 
 use crate::prelude::*;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::{io::Write, os::unix::process::CommandExt};
 
 /// Ends the processes whose numbers come in, when nothing more can come: templates have no parent that would.
@@ -9,7 +9,6 @@ const STAND_BY: &str = "trap '' HUP INT TERM; all=; while read -r pid; do all=\"
                         [ -z \"$all\" ] || kill -TERM $all";
 
 /// Ends the templates it was told of.
-#[derive(Debug)]
 pub struct Guard(Child);
 
 impl Guard {

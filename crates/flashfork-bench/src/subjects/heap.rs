@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn only_one_method_asks_for_huge_pages() {
-        for method in Method::ALL {
+        for method in Method::all() {
             let (_, value) = tunable(method);
             assert_eq!(value.ends_with("=1"), method == Method::ForkThp, "{value}");
         }

@@ -2,7 +2,6 @@
 //! else what the machine no longer has.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use crate::prelude::*;
 use procfs::process::Process;
@@ -10,7 +9,6 @@ use procfs::{Current, Meminfo};
 
 const COUNT: &str = "count the memory of clones";
 
-#[derive(Debug)]
 pub enum Counter {
     /// What processes started from now on are charged with.
     Cgroup(Cgroup),
@@ -19,7 +17,6 @@ pub enum Counter {
 }
 
 /// A memory cgroup that this process is in until this value is dropped.
-#[derive(Debug)]
 pub struct Cgroup {
     dir: PathBuf,
     usage: &'static str,

@@ -7,7 +7,7 @@ use procfs::{Current, Meminfo};
 pub const HUGE: u64 = 2 << 20;
 
 /// The pool at this moment, in pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
     total: u64,
     free: u64,

@@ -40,7 +40,6 @@ pub unsafe fn shared<T: Sync>() -> Result<&'static T> {
 /// Memory on 2 MB pages, where there are some, that the machine has: given back just before something is timed, it is
 /// what that finds. To a virtual machine the hypervisor gives pages that were never used, or were given back, as they
 /// are touched, which takes longer than a seal.
-#[derive(Debug)]
 pub struct Warm {
     at: usize,
     bytes: usize,

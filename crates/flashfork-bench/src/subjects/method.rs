@@ -4,7 +4,9 @@ use crate::prelude::*;
 use flashfork::{Capability, Host};
 
 /// A way to hold memory and clone the process that holds it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr, strum::Display)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr, strum::Display, strum::VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Method {
@@ -25,8 +27,6 @@ pub enum Method {
 }
 
 impl Method {
-    /// All methods, baseline first.
-    pub const ALL: [Self; 5] = [Self::Fork4k, Self::ForkThp, Self::Hugetlb, Self::Seal, Self::Odf];
     /// Those that work on any kernel.
     pub const STOCK: [Self; 3] = [Self::Fork4k, Self::ForkThp, Self::Seal];
 
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn records_and_messages_use_the_same_names() {
-        for method in Method::ALL {
+        for method in Method::all() {
             assert_eq!(serde_json::to_value(method).unwrap(), method.as_ref());
         }
     }

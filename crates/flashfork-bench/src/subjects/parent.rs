@@ -12,7 +12,7 @@ pub const RESERVE: u64 = 256 << 20;
 const MOSTLY_HUGE: f64 = 0.9;
 
 /// A parent to prepare.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Spec {
     /// How its memory is held.
     pub method: Method,

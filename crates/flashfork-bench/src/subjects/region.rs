@@ -14,7 +14,6 @@ pub const WORDS_PER_PAGE: usize = PAGE / 8;
 const HUGE: usize = 2 << 20;
 
 /// The memory of a worker. It is never unmapped: it ends with the process.
-#[derive(Debug)]
 pub struct Region {
     base: NonNull<u64>,
     words: usize,

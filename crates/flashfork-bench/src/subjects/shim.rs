@@ -1,7 +1,6 @@
 //! The shim in a program, and what it says it did there.
 
-use std::path::{Path, PathBuf};
-use std::{mem::offset_of, process::Command};
+use std::mem::offset_of;
 
 use flashfork_core::environment::{ENGINE, THREADS};
 use flashfork_core::never_seal::TABLE;
@@ -18,7 +17,6 @@ pub fn preload(command: &mut Command, shim: &Path, method: Method) {
 }
 
 /// A statistics file that the shim counts in (`FLASHFORK_STATS`).
-#[derive(Debug)]
 pub struct ShimStats {
     path: PathBuf,
 }

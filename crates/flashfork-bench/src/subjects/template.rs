@@ -1,11 +1,8 @@
 //! Templates that the command `flashfork warm` makes.
 
-use std::process::Command;
-
 use super::{command::last_line, guard::Guard};
 use crate::prelude::*;
 
-#[derive(Debug)]
 pub struct Template {
     /// Its process.
     pub pid: u32,

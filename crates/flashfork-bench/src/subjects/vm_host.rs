@@ -15,7 +15,6 @@ use memory::{huge_share, resident};
 pub use template::{Claimed, Template, renewal, roll_back};
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
 use crate::prelude::*;
 use flashfork_proto::shape::{Pages, Shape};
@@ -31,7 +30,6 @@ pub const PATIENCE: Duration = Duration::from_secs(600);
 pub const CID: u32 = 3;
 
 /// KVM and the program that shells are.
-#[derive(Debug)]
 pub struct Host {
     pub kvm: Kvm,
     descriptor: OwnedFd,

@@ -20,7 +20,7 @@ pub struct Walk {
 }
 
 /// Part of the memory copied from or to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     pub begin: usize,
     pub end: usize,

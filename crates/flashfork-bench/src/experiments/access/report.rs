@@ -11,7 +11,7 @@ const PAPER: [(&str, f64); 3] = [("Fork", 2.3), ("Fork with huge pages", 198.4),
 pub fn fault(document: &Document) -> String {
     let of = |method: Method, measure: &str| document.find(FAULT, method, json!({ "measure": measure }));
     let mut rows = Vec::new();
-    for method in Method::ALL {
+    for method in Method::all() {
         let (Some(first), Some(next)) = (of(method, "first_write"), of(method, "next_write")) else { continue };
         let against = ratio_of(Some(first), of(Method::Fork4k, "first_write"));
         rows.push(vec![
@@ -42,7 +42,7 @@ pub fn access_mix(document: &Document) -> String {
             document.find(ACCESS_MIX, method, wanted)
         };
         let mut rows = Vec::new();
-        for method in Method::ALL {
+        for method in Method::all() {
             let cells: Vec<Option<&Record>> = shares.iter().map(|&share| of(method, share)).collect();
             if cells.iter().all(Option::is_none) {
                 continue;

@@ -2,7 +2,6 @@
 
 use std::io::{PipeReader, PipeWriter, Read, pipe};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
 
 use super::mix::{BLOCK, Piece, Walk};
 use crate::prelude::*;
@@ -11,7 +10,6 @@ use crate::subjects::{
     parent::Spec,
 };
 
-#[derive(Debug)]
 pub struct AccessSubject {
     method: Method,
     region: Region,
@@ -22,7 +20,7 @@ pub struct AccessSubject {
     dirty: bool,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum Ask {
     /// Forks; each child times its first write in the middle of the memory, one to the next page, and one far away.
     Faults { samples: usize },
@@ -31,7 +29,7 @@ pub enum Ask {
 }
 
 /// What is measured, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// The child's first write, to a page in the middle of the memory.

@@ -9,7 +9,7 @@ pub fn render_all(document: &Document) -> String {
         document.records.iter().find(is)
     };
     let mut rows = Vec::new();
-    for tool in Tool::ALL {
+    for tool in Tool::all() {
         let (Some(theirs), Some(ours)) = (of(tool, "theirs"), of(tool, "ours")) else { continue };
         let figure = |record: &Record| match tool.checked() {
             Checked::Copy => format!("{} GB/s", three_figures(record.p50 / 1e3)),

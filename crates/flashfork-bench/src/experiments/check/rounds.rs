@@ -43,9 +43,9 @@ impl Ours {
 /// Asks everybody.
 pub fn measure(options: &CheckOptions, run: &mut Run) -> Result {
     let rounds = if options.quick { 2 } else { 5 };
-    run.begin("other programs and this one in turn", Tool::ALL.len() as u64 * u64::from(rounds));
+    run.begin("other programs and this one in turn", Tool::VARIANTS.len() as u64 * u64::from(rounds));
     let mut ours = Ours::start()?;
-    for tool in Tool::ALL {
+    for tool in Tool::all() {
         run.go_on()?;
         if !run.no_time_for(tool.as_ref()) {
             ask(tool, rounds, &mut ours, run)?;

@@ -1,9 +1,7 @@
 //! The other programs: how each is asked, how its answer is read, why it differs.
 
 use std::io::{Read, Seek};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-use std::{fs, os::unix::process::CommandExt, path::PathBuf};
+use std::{fs, os::unix::process::CommandExt};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -15,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A figure of another program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr, strum::VariantArray)]
 pub enum Tool {
     /// `stress-ng --fork 1`.
     #[strum(serialize = "stress-ng --fork")]
@@ -35,7 +33,7 @@ pub enum Tool {
 }
 
 /// What both measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Checked {
     /// Fork, exit, reap, in microseconds.
     Fork,
@@ -48,10 +46,6 @@ pub enum Checked {
 }
 
 impl Tool {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::StressFork, Self::StressVfork, Self::Hyperfine, Self::PerfMemcpy, Self::LmbenchFork];
-
     /// What it measures.
     pub fn checked(self) -> Checked {
         match self {
@@ -205,9 +199,6 @@ mod tests {
     struct Until(Deadline);
 
     impl Progress for Until {
-        fn begin(&mut self, _: &str, _: u64) {}
-        fn step(&mut self) {}
-        fn note(&mut self, _: &str) {}
         fn deadline(&self) -> Deadline {
             self.0
         }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -15,7 +14,6 @@ use crate::subjects::{
 /// Longer than the slowest method takes.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-#[derive(Debug)]
 pub struct ClonesSubject {
     method: Method,
     region: Region,
@@ -23,7 +21,7 @@ pub struct ClonesSubject {
     alive: &'static AtomicU32,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum Ask {
     /// Makes so many clones, each of which writes so many random pages, and waits until all live.
     Make {

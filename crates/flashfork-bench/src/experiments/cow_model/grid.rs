@@ -3,7 +3,7 @@
 use crate::prelude::*;
 
 /// Which sizes of memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, strum::AsRefStr)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Grid {
     /// The paper's: 0 to 316,228 bytes, half an order of magnitude apart.

@@ -60,7 +60,7 @@ pub struct Cell {
 }
 
 /// Our line for one share, in the paper's units.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Line {
     /// Milliseconds per byte and fork.
     pub slope: f64,

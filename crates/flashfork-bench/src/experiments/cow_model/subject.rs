@@ -1,16 +1,13 @@
 //! The worker of `bench cow-model`: a parent whose children write some pages and exit.
 
-use std::time::Instant;
-
 use crate::prelude::*;
 use crate::subjects::{cpu::cpu_time, engine, parent::Spec};
 
-#[derive(Debug)]
 pub struct CowSubject {
     region: Region,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum Ask {
     /// Children one by one, each writing so many pages, timed one by one, until there are `samples` or `budget`
     /// microseconds are over; one more before, not counted.

@@ -14,7 +14,6 @@ use crate::subjects::engine;
 const DONE: i32 = 7;
 
 /// Moments in the child, in nanoseconds on the machine's monotonic clock, on memory shared with it.
-#[derive(Debug)]
 #[repr(C)]
 pub struct Moments {
     exec: AtomicU64,
@@ -136,7 +135,7 @@ mod tests {
     fn every_plain_way_makes_children_whose_phases_add_up() {
         // SAFETY: zeros are atomics.
         let moments = unsafe { crate::subjects::memory::shared().unwrap() };
-        for way in Way::ALL.into_iter().filter(|way| !matches!(way, Way::Seal | Way::Odf)) {
+        for way in Way::all().filter(|way| !matches!(way, Way::Seal | Way::Odf)) {
             for &then in way.then() {
                 for _ in 0..3 {
                     let phases = cycle(way, then, moments).unwrap();

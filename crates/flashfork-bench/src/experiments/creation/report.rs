@@ -37,7 +37,7 @@ fn find(document: &Document, size: u64, way: Way, then: Then, phase: Phase) -> O
 fn of_size(document: &Document, size: u64) -> String {
     let mut rows = Vec::new();
     for then in [Then::Exit, Then::Exec] {
-        for way in Way::ALL {
+        for way in Way::all() {
             let Some(cycle) = find(document, size, way, then, Phase::Cycle) else { continue };
             let Some(whole) = Summary::of(&cycle.samples) else { continue };
             let of = |phase| median_time(find(document, size, way, then, phase));

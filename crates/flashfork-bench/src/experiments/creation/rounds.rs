@@ -34,7 +34,7 @@ pub fn measure(options: &CreationOptions, run: &mut Run) -> Result {
 /// forks more slowly ever after (the C library then takes its locks), so threads have their own parent.
 fn parents(methods: &[Method]) -> impl Iterator<Item = (Method, Vec<Way>)> {
     let of = |method: Method| {
-        let ways = Way::ALL.into_iter().filter(move |way| way.method() == method && *way != Way::Pthread);
+        let ways = Way::all().filter(move |way| way.method() == method && *way != Way::Pthread);
         (method, ways.collect())
     };
     methods.iter().map(move |&method| of(method)).chain([(Method::Fork4k, vec![Way::Pthread])])

@@ -1,7 +1,6 @@
 //! The worker of `bench creation`: a parent of one kind and size, which makes children on request.
 
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
 
 use super::cycle::{Moments, cycle};
 use super::extras;
@@ -9,7 +8,6 @@ use super::way::{Phase, Then, Way};
 use crate::prelude::*;
 use crate::subjects::{engine, parent};
 
-#[derive(Debug)]
 pub struct CreationSubject {
     region: Region,
     touched: bool,
@@ -18,7 +16,7 @@ pub struct CreationSubject {
     _files: Vec<OwnedFd>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Spec {
     pub parent: parent::Spec,
     /// Whether its memory is written before.
@@ -29,7 +27,7 @@ pub struct Spec {
     pub vmas: u32,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Ready {
     /// The parent.
     pub facts: Facts,
@@ -37,7 +35,7 @@ pub struct Ready {
     pub sealed: u64,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum Ask {
     /// Children, after one that isn't counted; until there are `samples` of them or `budget` microseconds are over.
     Batch { way: Way, then: Then, samples: usize, budget: u64 },
@@ -79,19 +77,14 @@ impl CreationSubject {
     fn batch(&self, way: Way, then: Then, samples: usize, budget: Duration) -> Result<Visit<Phase>> {
         // The first child finds caches full of the other ways' data: it is made and checked, but not counted.
         cycle(way, then, self.moments)?;
-        let mut taken: Visit<Phase> = Vec::new();
+        let mut taken = Vec::new();
         let begin = Instant::now();
         for made in 0..samples.max(1) {
             if made > 0 && begin.elapsed() >= budget {
                 break;
             }
-            for (phase, time) in cycle(way, then, self.moments)? {
-                match taken.iter_mut().find(|(known, _)| *known == phase) {
-                    Some((_, times)) => times.push(time),
-                    None => taken.push((phase, vec![time])),
-                }
-            }
+            taken.extend(cycle(way, then, self.moments)?);
         }
-        Ok(taken)
+        Ok(by_measure(taken))
     }
 }

@@ -17,7 +17,7 @@ const PAGE: usize = 4096;
 const MAPPINGS: usize = 1000;
 
 /// What a process's memory looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum Shape {
     /// Nothing but the program.
@@ -34,8 +34,6 @@ pub enum Shape {
 }
 
 impl Shape {
-    pub const ALL: [Self; 5] = [Self::Small, Self::Pages64, Self::Pages256, Self::Huge256, Self::Mappings];
-
     /// The memory it takes, in bytes.
     pub fn bytes(self) -> u64 {
         let bytes = match self {
@@ -73,7 +71,6 @@ impl Shape {
     }
 }
 
-#[derive(Debug)]
 pub struct ShapeSubject;
 
 impl Subject for ShapeSubject {

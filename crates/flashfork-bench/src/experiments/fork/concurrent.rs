@@ -1,7 +1,5 @@
 //! Several processes of a size that clone themselves at the same time, each on its own CPU as far as there are enough.
 
-use std::time::Duration;
-
 use super::found::{Group, row};
 use super::probe::{Batch, Probe};
 use super::rounds::{Member, by_measure};

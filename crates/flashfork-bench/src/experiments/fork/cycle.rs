@@ -1,7 +1,6 @@
 //! One clone: fork, let it work, reap it, and look at its exit status every time.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 use super::probe::Probe;
 use crate::prelude::*;
@@ -19,7 +18,6 @@ pub struct Timing {
 }
 
 /// The words a clone touches. Reads use even words and writes odd ones, so that they never meet.
-#[derive(Debug)]
 pub struct Work {
     probe: Probe,
     reads: [usize; 100],
@@ -89,7 +87,7 @@ mod tests {
         // SAFETY: zeros are an atomic.
         let time = unsafe { memory::shared().unwrap() };
         let mut random = fastrand::Rng::with_seed(1);
-        for probe in Probe::ALL {
+        for probe in Probe::all() {
             let work = Work::random(probe, &region, &mut random);
             let timing = cycle(Method::Fork4k, &region, &work, time).unwrap();
             assert!(timing.cycle >= timing.call && timing.call > Duration::ZERO, "{timing:?}");

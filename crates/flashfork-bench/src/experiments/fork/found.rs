@@ -4,7 +4,7 @@ use super::{EXPERIMENT, probe::Measure, rounds::Member, touch::ParentState};
 use crate::prelude::*;
 
 /// What is measured together: its workers are asked in turn, so its cells may be compared.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Group {
     /// The size the group was made for; the empty process beside it has size 0.
     pub size: u64,

@@ -3,7 +3,7 @@
 use crate::prelude::*;
 
 /// What a clone does before it exits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::VariantArray)]
 pub enum Probe {
     /// Nothing.
     Exit,
@@ -16,8 +16,6 @@ pub enum Probe {
 }
 
 impl Probe {
-    pub const ALL: [Self; 4] = [Self::Exit, Self::FirstWrite, Self::Reads, Self::Mixed];
-
     /// How many pages the clone reads and writes.
     pub fn touches(self) -> (usize, usize) {
         match self {
@@ -45,7 +43,7 @@ impl Probe {
 }
 
 /// What is measured, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Measure {
     /// The fork call as the parent sees it.
@@ -63,7 +61,7 @@ pub enum Measure {
 }
 
 /// A request for clones of one kind.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Batch {
     /// The kind.
     pub probe: Probe,

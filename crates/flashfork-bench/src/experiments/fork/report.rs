@@ -110,7 +110,7 @@ fn concurrent(document: &Document) -> String {
 
 fn sealing(document: &Document) -> String {
     let mut rows = Vec::new();
-    for (size, way) in sizes(document).into_iter().flat_map(|size| Way::ALL.map(|way| (size, way))) {
+    for (size, way) in sizes(document).into_iter().flat_map(|size| Way::all().map(move |way| (size, way))) {
         let figure = |name| sealing::find(document, name, size, way);
         let Some(seconds) = figure(TIME) else { continue };
         let most = |name| figure(name).map_or(String::new(), |record| show(record.max as u64));
@@ -140,7 +140,7 @@ fn promises(document: &Document) -> String {
 
 /// Every size and method, in table order.
 fn configurations(document: &Document) -> impl Iterator<Item = (u64, Method)> {
-    sizes(document).into_iter().flat_map(|size| Method::ALL.map(|method| (size, method)))
+    sizes(document).into_iter().flat_map(|size| Method::all().map(move |method| (size, method)))
 }
 
 fn against_empty(document: &Document, record: &Record) -> String {

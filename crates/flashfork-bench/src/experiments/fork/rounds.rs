@@ -17,7 +17,6 @@ const BUDGET: u64 = 20_000;
 const TOUCHED: u64 = 64 << 20;
 
 /// A worker and what is known of its parent process.
-#[derive(Debug)]
 pub struct Member {
     pub spec: Spec,
     pub worker: Worker<ForkSubject>,
@@ -139,7 +138,7 @@ impl AtSize<'_, '_> {
         members.iter_mut().try_for_each(|member| member.become_state(state))?;
         // An empty parent has nothing for its clones to touch. Of others what that costs is asked in one state only.
         let touched = |member: &Member| member.spec.size > 0 && state == ParentState::Idle;
-        let probes = |member: &Member| if touched(member) { &Probe::ALL } else { &Probe::ALL[..1] };
+        let probes = |member: &Member| if touched(member) { Probe::VARIANTS } else { &Probe::VARIANTS[..1] };
         let cells: Vec<(usize, Probe)> = members
             .iter()
             .enumerate()
@@ -150,7 +149,7 @@ impl AtSize<'_, '_> {
         let taken = self.run.sample(&stage, effort, cells.len(), seed, |cell, round| {
             let (index, probe) = cells[cell];
             // The same pages for every method.
-            let seed = seed.wrapping_add((round * Probe::ALL.len()) as u64 + probe as u64);
+            let seed = seed.wrapping_add((round * Probe::VARIANTS.len()) as u64 + probe as u64);
             let batch = Batch { probe, samples: BATCH, budget: BUDGET, start: None, seed };
             members[index].worker.send(&Ask::Batch(batch))?;
             Ok(by_measure(probe, &[members[index].samples()?]))

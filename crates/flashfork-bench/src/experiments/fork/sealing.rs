@@ -3,8 +3,6 @@
 //! which it is mapped, with nothing that keeps writes by others from being lost. Where the host lets it, seals by
 //! default use such a file, too.
 
-use std::time::{Duration, Instant};
-
 use rustix::time::ClockId;
 
 use super::{EXPERIMENT, footprint::held, plan::Plan, tmpfs::Tmpfs};
@@ -32,7 +30,7 @@ pub const HUGE_FRACTION: &str = "seal_huge_fraction";
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Who seals memory of which pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::VariantArray)]
 pub enum Way {
     /// The engine, from 4 KB pages to such.
     Small,
@@ -47,9 +45,6 @@ pub enum Way {
 }
 
 impl Way {
-    /// In the order of tables.
-    pub const ALL: [Self; 5] = [Self::Small, Self::Default, Self::DefaultFromThp, Self::Tmpfs, Self::TmpfsFromThp];
-
     /// The method in records, and the pages asked for.
     fn key(self) -> (&'static str, Pages) {
         match self {
@@ -87,7 +82,7 @@ impl Way {
 }
 
 /// The sealings of one size in one way.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Sealing {
     size: u64,
     way: Way,
@@ -96,7 +91,7 @@ struct Sealing {
     samples: Vec<Sample>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Sample {
     done: Done,
     /// How far the memory the process held rose above its level before, seen from outside while it sealed, in bytes.
@@ -130,7 +125,7 @@ impl Sealing {
 
 /// Measures sealing for every planned size up to 1 GB, in all ways in turn, each time in a fresh process.
 pub fn measure(plan: &Plan, run: &mut Run) -> Result {
-    let mut ways = Way::ALL.to_vec();
+    let mut ways = Way::VARIANTS.to_vec();
     let small = Spec { size: 4096, way: Way::Tmpfs, cpu: plan.cpu };
     if let Err(why) = Worker::<SealingSubject>::start("mounting a tmpfs", &small) {
         run.leave_out("a tmpfs beside the seals", why.to_string());
@@ -185,21 +180,20 @@ fn sample(size: u64, way: Way, cpu: usize) -> Result<Sample> {
 }
 
 /// The worker that seals once.
-#[derive(Debug)]
 pub struct SealingSubject {
     way: Way,
     region: Region,
     tmpfs: Option<Tmpfs>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Spec {
     size: u64,
     way: Way,
     cpu: usize,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum Ask {
     Seal,
     /// Check every byte.
@@ -207,7 +201,7 @@ pub enum Ask {
 }
 
 /// What sealing came to.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Done {
     /// How long it took.
     seconds: f64,

@@ -1,7 +1,6 @@
 //! The worker of `bench fork`: memory of one size held in one way, cloned on request.
 
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
 
 use super::cycle::{Work, cycle};
 use super::probe::{Batch, Samples};
@@ -12,7 +11,6 @@ use crate::subjects::{
     parent::Spec,
 };
 
-#[derive(Debug)]
 pub struct ForkSubject {
     method: Method,
     region: Region,
@@ -21,7 +19,7 @@ pub struct ForkSubject {
     time: &'static AtomicU64,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Ready {
     /// The parent, idle.
     pub facts: Facts,
@@ -29,7 +27,7 @@ pub struct Ready {
     pub sealed: Option<Sealed>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub enum Ask {
     Batch(Batch),
     /// Bring the parent into this state.

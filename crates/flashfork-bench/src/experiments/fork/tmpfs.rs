@@ -13,7 +13,6 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 /// Bytes copied by a call: one page, which the kernel fills with zeros only where less is written.
 const CHUNK: usize = 2 << 20;
 
-#[derive(Debug)]
 pub struct Tmpfs(OwnedFd);
 
 impl Tmpfs {

@@ -6,7 +6,7 @@ use crate::prelude::*;
 use crate::subjects::mix;
 
 /// What the parent has done with its memory since it was filled (and sealed, where it is).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ParentState {
     /// Nothing.
     Idle,
@@ -62,7 +62,7 @@ impl fmt::Display for ParentState {
 }
 
 /// Brings a parent from one state to the next.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Touched {
     read: bool,
     /// Pages whose [`mix`] lies below this were written.
@@ -131,11 +131,6 @@ mod tests {
         let counts = ParentState::ALL.map(|state| touched.advance(&region, state));
         assert_eq!(counts, [0, 1, 1, 10, 10, 10, 100, 100, 100]);
         region.verify().unwrap();
-    }
-
-    #[test]
-    fn a_smaller_share_lies_within_a_larger_one() {
-        assert!(threshold(5000, 5) < threshold(5000, 50));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! AFL's own account of a campaign: the file `fuzzer_stats`.
 
 use crate::prelude::*;
-use std::path::Path;
 
 /// What AFL says it did. Lines are documented in AFL++'s docs/afl-fuzz_approach.md.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

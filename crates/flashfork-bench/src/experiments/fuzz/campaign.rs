@@ -1,8 +1,5 @@
 //! One campaign: AFL from its seeds on, watched from the first execution to the last.
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
 use super::afl_stats::AflStats;
 use super::process::{Fuzzer, Setup};
 use crate::prelude::*;
@@ -21,7 +18,7 @@ const STARTING: Duration = Duration::from_secs(900);
 const DISAGREEMENT: f64 = 0.02;
 
 /// When a campaign ends.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 pub enum Until {
     /// After so long, counted from the first execution.
     Time(Duration),
@@ -29,7 +26,7 @@ pub enum Until {
     Executions(u64),
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Campaign {
     /// From AFL's start to the first execution, in seconds: loading, and sealing.
     pub startup: f64,
@@ -48,7 +45,7 @@ pub struct Campaign {
 }
 
 /// Part of the time series.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Window {
     /// Its end, in seconds since the first execution.
     pub end: f64,
@@ -57,7 +54,6 @@ pub struct Window {
 }
 
 /// The number that every clone of the fuzzed program adds one to.
-#[derive(Debug)]
 struct Counter(PathBuf);
 
 impl Counter {

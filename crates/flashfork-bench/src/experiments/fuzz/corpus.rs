@@ -1,6 +1,6 @@
 //! What a campaign starts from: the seeds and the dictionary, the same for all methods.
 
-use std::{fs, io, path::Path};
+use std::{fs, io};
 
 use crate::prelude::*;
 use rusqlite::ffi;

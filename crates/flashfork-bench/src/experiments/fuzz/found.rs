@@ -10,7 +10,7 @@ const START_UP: &str = "start-up";
 const EQUAL: &str = "edges after equal work";
 
 /// What records are made of: all of a run share this.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Made {
     pub database_bytes: u64,
     /// The CPU AFL and the fuzzed program share.
@@ -53,7 +53,7 @@ impl Made {
 }
 
 /// What was observed beside a slice's rates.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Clone, PartialEq, Deserialize)]
 pub struct Slice {
     /// Executions since the first.
     pub executions: u64,
@@ -105,65 +105,4 @@ pub fn ratio(document: &Document, method: Method, other: Method) -> Option<Ratio
 fn series(records: &[Record], method: Method) -> impl Iterator<Item = &Record> {
     let is = move |record: &&Record| record.method == method.as_ref() && record.text("measure") == Some(RATE);
     records.iter().filter(is)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::campaign::Window;
-    use super::*;
-    use crate::subjects::heap::HeapPages;
-    use flashfork_measure::{Silent, experiment::Nowhere};
-
-    fn slice(method: Method, slice: usize, rate: f64, seconds: f64, run: &mut Run) {
-        let afl = AflStats {
-            version: "++4.04c".into(),
-            executions: 1,
-            per_second: 1.0,
-            edges: 2,
-            edges_of: 3,
-            corpus: 4,
-            coverage_percent: 5.0,
-            stability_percent: 100.0,
-            crashes: 0,
-            hangs: 0,
-        };
-        let campaign = Campaign {
-            startup: 1.0,
-            windows: vec![Window { end: 1.0, rate }, Window { end: 2.0, rate: rate + 1.0 }],
-            executions: (rate * seconds) as u64,
-            seconds,
-            afl,
-            pages: HeapPages { anonymous: 1, huge: 0 },
-            shim: None,
-        };
-        Made { database_bytes: 1 << 30, cpu: 1 }.keep_slice(method, slice, 9, &campaign, run).unwrap();
-    }
-
-    fn document() -> Document {
-        let mut silent = Silent;
-        let mut run = Run::new(EXPERIMENT, &Nowhere, &mut silent);
-        for number in 0..2 {
-            slice(Method::Fork4k, number, 49.6, 10.0, &mut run);
-            slice(Method::Seal, number, 990.0, 10.0, &mut run);
-        }
-        slice(Method::Seal, 2, 100.0, 20.0, &mut run);
-        Document::here(run.records).unwrap()
-    }
-
-    #[test]
-    fn ratios_are_of_medians_and_means_weigh_time() {
-        let document = document();
-        assert_eq!(ratio(&document, Method::Seal, Method::Fork4k).unwrap().value, 990.0 / 50.1);
-        assert_eq!(mean_rate(&slices(&document.records, Method::Seal)), (2.0 * 9900.0 + 2000.0) / 40.0);
-        assert!(ratio(&document, Method::Seal, Method::ForkThp).is_none());
-        assert_eq!(methods(&document.records).collect::<Vec<_>>(), [Method::Fork4k, Method::Seal]);
-    }
-
-    #[test]
-    fn every_slice_keeps_its_time_series() {
-        let document = document();
-        assert!(document.records.iter().all(|record| record.observed["t_s"].as_array().unwrap().len() == record.n));
-        assert_eq!(slices(&document.records, Method::Seal).len(), 3);
-        assert_eq!(slices(&document.records, Method::Fork4k)[0].afl.edges, 2);
-    }
 }

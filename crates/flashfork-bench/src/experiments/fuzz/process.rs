@@ -1,9 +1,7 @@
 //! One `afl-fuzz`: started the same way for every method, and never left behind.
 
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, ExitStatus};
 use std::{fs::File, os::unix::process::CommandExt};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -22,7 +20,7 @@ const ENDING: Duration = Duration::from_secs(30);
 const QUOTED: u64 = 1500;
 
 /// What a campaign is made of; the same for all methods but for `method` and `shim`.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Setup {
     /// The fuzzed program.
     pub target: PathBuf,
@@ -36,7 +34,6 @@ pub struct Setup {
 }
 
 /// A running `afl-fuzz`. Dropping it kills and reaps it.
-#[derive(Debug)]
 pub struct Fuzzer {
     process: Child,
     log: File,

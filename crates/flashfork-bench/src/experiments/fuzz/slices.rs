@@ -1,7 +1,5 @@
 //! The methods in turn, slice by slice, and then each once more for the same number of executions.
 
-use std::{path::Path, time::Duration};
-
 use super::campaign::{self, Until};
 use super::found::{self, Made};
 use super::{FuzzOptions, process::Setup};

@@ -3,8 +3,6 @@
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use flate2::read::GzDecoder;
 

@@ -9,8 +9,6 @@ mod source;
 mod target;
 mod way;
 
-use std::{path::Path, time::Duration};
-
 use flashfork_measure::order::shuffled_rounds;
 
 use super::FuzzOptions;
@@ -78,8 +76,8 @@ impl Fuzzing<'_> {
         let seconds = (self.options.seconds / self.options.slices).max(1);
         let mut slices: Vec<Slice> = Vec::new();
         let corpus = work.join(format!("{}-corpus", self.build.name()));
-        for (slice, order) in shuffled_rounds(number, Way::ALL.len(), SEED).into_iter().enumerate() {
-            for way in order.into_iter().map(|index| Way::ALL[index]) {
+        for (slice, order) in shuffled_rounds(number, Way::VARIANTS.len(), SEED).into_iter().enumerate() {
+            for way in order.into_iter().map(|index| Way::VARIANTS[index]) {
                 if run.interrupted() || run.deadline().passed() {
                     break;
                 }
@@ -97,7 +95,7 @@ impl Fuzzing<'_> {
                 let _ = std::fs::remove_dir_all(&dir);
             }
         }
-        for way in Way::ALL {
+        for way in Way::all() {
             self.build.keep_rates(way, self.cpu, &slices, run)?;
         }
         if corpus.exists() && !run.interrupted() {

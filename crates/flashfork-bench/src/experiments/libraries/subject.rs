@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, CString, c_long, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 
 use crate::prelude::*;
 use crate::subjects::engine::{self, Pages};
@@ -11,7 +10,7 @@ use crate::subjects::engine::{self, Pages};
 const BESIDES: usize = 4 << 20;
 
 /// What becomes of the libraries' data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum Way {
     /// Nothing, and nothing else is sealed.
@@ -23,13 +22,8 @@ pub enum Way {
     Sealed,
 }
 
-impl Way {
-    /// Baseline first.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::SealedWithout, Self::Sealed];
-}
-
 /// What a clone does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr, strum::VariantArray)]
 pub enum Task {
     #[strum(serialize = "ends")]
     End,
@@ -38,18 +32,14 @@ pub enum Task {
     Use,
 }
 
-impl Task {
-    pub const ALL: [Self; 2] = [Self::End, Self::Use];
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Spec {
     pub way: Way,
     pub libraries: Vec<PathBuf>,
     pub cpu: usize,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Ready {
     /// Bytes sealed.
     pub sealed: u64,
@@ -58,18 +48,19 @@ pub struct Ready {
 }
 
 /// `count` clones, after one that isn't counted.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Ask {
     pub task: Task,
     pub count: usize,
 }
 
-/// What one clone took, in microseconds.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Phases {
-    pub fork: f64,
+/// What is timed of a clone, in microseconds.
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    Fork,
     /// From before it until the clone is reaped.
-    pub cycle: f64,
+    Cycle,
 }
 
 /// Adds to a library's data, and says what was there.
@@ -87,7 +78,7 @@ impl Subject for LibrariesSubject {
     type Spec = Spec;
     type Ready = Ready;
     type Ask = Ask;
-    type Reply = Vec<Phases>;
+    type Reply = Visit<Phase>;
 
     fn prepare(spec: Spec) -> Result<(Self, Ready)> {
         pin::pin(spec.cpu)?;
@@ -105,14 +96,15 @@ impl Subject for LibrariesSubject {
         Ok((Self { method, functions, _besides: besides }, Ready { sealed, mappings }))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Vec<Phases>> {
+    fn answer(&mut self, ask: Ask) -> Result<Visit<Phase>> {
         self.clone_once(ask.task)?;
-        (0..ask.count).map(|_| self.clone_once(ask.task)).collect()
+        let all: Vec<_> = (0..ask.count).map(|_| self.clone_once(ask.task)).collect::<Result<_>>()?;
+        Ok(by_measure(all.into_iter().flatten()))
     }
 }
 
 impl LibrariesSubject {
-    fn clone_once(&self, task: Task) -> Result<Phases> {
+    fn clone_once(&self, task: Task) -> Result<[(Phase, f64); 2]> {
         // SAFETY: the worker has one thread; the libraries are loaded, and nobody else runs in the clone.
         let cloned = unsafe {
             engine::in_clone(self.method, || match task {
@@ -121,7 +113,7 @@ impl LibrariesSubject {
             })
         }?;
         cloned.check(|| "using libraries".to_owned(), &[(1, "their data isn't its parent's")])?;
-        Ok(Phases { fork: us(cloned.call), cycle: us(cloned.whole) })
+        Ok([(Phase::Fork, us(cloned.call)), (Phase::Cycle, us(cloned.whole))])
     }
 }
 

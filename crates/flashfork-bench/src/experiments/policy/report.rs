@@ -10,7 +10,7 @@ const MEMORY: f64 = 1.5;
 /// And how long a fork waits for part of a seal at most, in microseconds.
 const WAIT: f64 = 20_000.0;
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Cell {
     pub thp: bool,
     pub size: u64,
@@ -18,7 +18,7 @@ pub struct Cell {
     /// Whether what is written lies in a row.
     pub in_a_row: bool,
     pub forks: u64,
-    /// Microseconds a cycle over all forks, and over the latest, in the order of [`Who::ALL`].
+    /// Microseconds a cycle over all forks, and over the latest, in the order of [`Who`].
     pub all: [f64; 3],
     pub latest: [f64; 3],
 }
@@ -38,7 +38,7 @@ pub fn cells(document: &Document) -> Vec<Cell> {
         let thp = record.chosen.get("thp").and_then(Value::as_bool);
         let numbers = (record.number("size"), record.float("dirty_percent"), record.number("forks"));
         let (Some(thp), (Some(size), Some(dirty), Some(forks))) = (thp, numbers) else { continue };
-        let Some(who) = Who::ALL.into_iter().find(|who| who.as_ref() == record.method) else { continue };
+        let Some(who) = Who::all().find(|who| who.as_ref() == record.method) else { continue };
         let in_a_row = record.chosen.contains_key("in_a_row");
         let same = |c: &&mut Cell| {
             (c.thp, c.size, c.forks, c.in_a_row) == (thp, size, forks, in_a_row) && c.dirty.total_cmp(&dirty).is_eq()

@@ -45,7 +45,7 @@ pub fn measure(options: &PolicyOptions, run: &mut Run) -> Result {
     drop(Worker::<PolicySubject>::start("warm-up", &warm_up)?);
     for &size in &sizes {
         let dirty = options.dirty();
-        run.begin(&show(size), (2 * dirty.len() * options.rounds() * Who::ALL.len()) as u64);
+        run.begin(&show(size), (2 * dirty.len() * options.rounds() * Who::VARIANTS.len()) as u64);
         for thp in [false, true] {
             for &percent in &dirty {
                 let cell = Cell { thp, size, percent, in_a_row: options.in_a_row };
@@ -55,7 +55,7 @@ pub fn measure(options: &PolicyOptions, run: &mut Run) -> Result {
                 match runs(&cell, &marks, options.rounds(), run)? {
                     Err(flaw) => run.leave_out(cell.name(), flaw),
                     Ok(runs) => {
-                        for (who, runs) in Who::ALL.into_iter().zip(&runs) {
+                        for (who, runs) in Who::all().zip(&runs) {
                             keep(run, who, &cell, &marks, runs)?;
                         }
                     }
@@ -66,16 +66,16 @@ pub fn measure(options: &PolicyOptions, run: &mut Run) -> Result {
     Ok(())
 }
 
-/// What came of a cell, by engine in the order of [`Who::ALL`]; or why its memory is not what it should be.
+/// What came of a cell, by engine in the order of [`Who`]; or why its memory is not what it should be.
 type Runs = Result<[Vec<Reply>; 3], String>;
 
 fn runs(cell: &Cell, marks: &[usize], rounds: usize, run: &mut Run) -> Result<Runs> {
     let cpu = pin::chosen_cpu()?;
     let mut runs = [const { Vec::new() }; 3];
-    for order in shuffled_rounds(rounds, Who::ALL.len(), cell.size) {
+    for order in shuffled_rounds(rounds, Who::VARIANTS.len(), cell.size) {
         for i in order {
             run.go_on()?;
-            let spec = Spec { who: Who::ALL[i], thp: cell.thp, size: cell.size, cpu };
+            let spec = Spec { who: Who::VARIANTS[i], thp: cell.thp, size: cell.size, cpu };
             let name = format!("{} {}", spec.who.as_ref(), show(cell.size));
             let mut worker = Worker::<PolicySubject>::start(name, &spec)?;
             if let Some(why) = spec.parent().flaw(worker.ready()) {

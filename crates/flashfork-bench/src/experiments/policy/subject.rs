@@ -1,7 +1,5 @@
 //! One run: a fresh parent that writes and forks.
 
-use std::time::{Duration, Instant};
-
 use flashfork_core::fork::{Engine, configure};
 use procfs::{Current, Meminfo};
 
@@ -11,7 +9,7 @@ use crate::subjects::parent;
 const WORDS: usize = 512;
 
 /// Who decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum Who {
     /// Nobody: plain forks.
@@ -22,11 +20,7 @@ pub enum Who {
     Auto,
 }
 
-impl Who {
-    pub const ALL: [Self; 3] = [Self::Fork, Self::Seal, Self::Auto];
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Spec {
     pub who: Who,
     pub thp: bool,
@@ -44,7 +38,7 @@ impl Spec {
 
 /// A request: cycles that write so many pages each, anywhere or in a row from the beginning on, with the time taken at
 /// each of `marks`, ascending.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Ask {
     pub pages: usize,
     pub in_a_row: bool,
@@ -64,7 +58,6 @@ pub struct Reply {
     pub longest_wait: f64,
 }
 
-#[derive(Debug)]
 pub struct PolicySubject {
     region: Region,
     who: Who,
@@ -161,7 +154,7 @@ mod tests {
         if pid == 0 {
             let right = std::panic::catch_unwind(|| {
                 let cpu = flashfork_measure::pin::chosen_cpu().unwrap();
-                for who in Who::ALL {
+                for who in Who::all() {
                     let spec = Spec { who, thp: false, size: 16 << 20, cpu };
                     let (mut subject, facts) = PolicySubject::prepare(spec).unwrap();
                     assert_eq!(spec.parent().flaw(&facts), None);

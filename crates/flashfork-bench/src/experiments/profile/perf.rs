@@ -1,7 +1,6 @@
 //! `perf record` beside a worker, and what `perf report` says of it.
 
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -12,7 +11,6 @@ use flashfork_measure::error::is_missing;
 const FREQUENCY: &str = "4999";
 
 /// A running `perf record`. Dropping it ends it.
-#[derive(Debug)]
 pub struct Recording {
     perf: Child,
 }

@@ -1,7 +1,6 @@
 //! A program that imports numpy, cloned from Python by the package's client library.
 
-use std::process::{Command, Stdio};
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 use super::{PytestOptions, suite::Suite};
 use crate::prelude::*;

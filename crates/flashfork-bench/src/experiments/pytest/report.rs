@@ -5,7 +5,7 @@ use crate::prelude::*;
 use flashfork_measure::target;
 
 pub fn render_all(document: &Document) -> String {
-    let parts = Suite::ALL.into_iter().filter_map(|suite| render(document, suite));
+    let parts = Suite::all().filter_map(|suite| render(document, suite));
     page(document, parts.chain([target::render(&promises(document))]))
 }
 

@@ -1,11 +1,9 @@
 //! All suites in all ways, in turn.
 
-use std::path::{Path, PathBuf};
-
 use super::{PytestOptions, client, run::Runner, suite::Suite, way::Way};
 use crate::prelude::*;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Measure {
     /// From starting pytest until it has ended, in microseconds.

@@ -1,8 +1,6 @@
 //! One run of a suite, timed as a shell sees it.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::{os::unix::process::CommandExt, time::Instant};
+use std::os::unix::process::CommandExt;
 
 use super::{PytestOptions, way::Way};
 use crate::prelude::*;
@@ -12,7 +10,7 @@ const TIMES: &str = include_str!("times.py");
 const PLUGIN: &str = "flashfork_bench_times";
 
 /// What the plugin tells.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Deserialize)]
 pub struct Told {
     passed: u32,
     failed: u32,

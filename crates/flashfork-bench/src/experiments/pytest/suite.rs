@@ -1,6 +1,5 @@
 //! The suites of tests.
 
-use std::path::{Path, PathBuf};
 use std::{fmt::Write, fs};
 
 use clap::ValueEnum;
@@ -12,7 +11,7 @@ use crate::prelude::*;
 const FIXTURE: &str = include_str!("fixture_suite.py");
 
 /// A suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum Suite {
     /// 2,000 small tests in 40 files that import numpy and pandas
@@ -26,9 +25,6 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Small, Self::Real, Self::Fixture, Self::Program];
-
     /// The ways to run it that are compared.
     pub fn ways(self) -> &'static [Way] {
         match self {

@@ -1,7 +1,7 @@
 //! Ways to run a suite.
 
 /// How tests are run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Way {
     /// By pytest alone, in one process.

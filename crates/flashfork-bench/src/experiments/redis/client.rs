@@ -2,9 +2,8 @@
 
 use crate::prelude::*;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::{os::unix::net::UnixStream, path::Path};
+use std::os::unix::net::UnixStream;
 
-#[derive(Debug)]
 pub struct Client {
     stream: UnixStream,
     replies: BufReader<UnixStream>,

@@ -1,7 +1,7 @@
 //! Clients that keep requests under way and time each answer.
 
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
-use std::{collections::VecDeque, path::PathBuf, sync::Arc, thread::JoinHandle, time::Instant};
+use std::{collections::VecDeque, sync::Arc, thread::JoinHandle};
 
 use super::client::{Client, command};
 use crate::prelude::*;

@@ -1,8 +1,6 @@
 //! A redis-server prepared for one method.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Child;
 
 use super::client::Client;
 use crate::prelude::*;
@@ -13,7 +11,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const VALUE: u64 = 1000;
 const KEY: u64 = 1110;
 
-#[derive(Debug)]
 pub struct Server {
     process: Child,
     client: Client,

@@ -1,7 +1,5 @@
 //! The worker whose region goes back, or which forks instead, after each input's accesses.
 
-use std::time::Instant;
-
 use flashfork_core::Pages as PageSize;
 use flashfork_core::region::{Region, Way};
 
@@ -15,7 +13,7 @@ const CYCLES: usize = 60;
 const UNCOUNTED: usize = 4;
 
 /// How one input's writes are kept from the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr, strum::VariantArray)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Kept {
@@ -29,12 +27,8 @@ pub enum Kept {
     Fork,
 }
 
-impl Kept {
-    pub const ALL: [Kept; 4] = [Kept::Dropping, Kept::Copying, Kept::Automatic, Kept::Fork];
-}
-
 /// What a worker prepares.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct CycleSpec {
     pub size: u64,
     pub accesses: Accesses,
@@ -43,7 +37,6 @@ pub struct CycleSpec {
 }
 
 /// A sealed region.
-#[derive(Debug)]
 pub struct CycleSubject {
     spec: CycleSpec,
     region: Region,

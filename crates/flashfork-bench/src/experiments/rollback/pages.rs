@@ -11,7 +11,7 @@ const HOT: usize = 64;
 const NEAR: usize = 8;
 
 /// Where accesses go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Accesses {
@@ -22,14 +22,13 @@ pub enum Accesses {
 }
 
 /// What one input accesses.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Input {
     read: [usize; READ],
     pub written: [usize; WRITTEN],
 }
 
 /// Pages that one thread uses; each begins with its number, and is [`super::FILL`] from there on.
-#[derive(Debug)]
 pub struct Pages {
     start: usize,
     count: usize,

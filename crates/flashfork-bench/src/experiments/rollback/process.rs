@@ -21,7 +21,6 @@ const UNCOUNTED: usize = 150;
 /// Blocks of an input.
 const BLOCKS: usize = 40;
 
-#[derive(Debug)]
 pub struct ProcessSubject {
     spec: CycleSpec,
     pages: Pages,
@@ -30,7 +29,6 @@ pub struct ProcessSubject {
 }
 
 /// What restores don't touch: shared memory. Times in nanoseconds.
-#[derive(Debug)]
 struct Outside {
     /// Whether what was written was copied back the last time.
     copied: AtomicU64,

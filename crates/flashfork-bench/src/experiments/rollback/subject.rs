@@ -11,14 +11,12 @@ use crate::subjects::{engine, parent::Spec};
 /// Most turns of one request.
 const MOST: usize = 64;
 
-#[derive(Debug)]
 pub struct RollbackSubject {
     region: Region,
     outside: &'static Outside,
 }
 
 /// What restores don't touch: shared memory. Times in nanoseconds.
-#[derive(Debug)]
 struct Outside {
     begun: AtomicU64,
     write: [AtomicU64; MOST],
@@ -26,7 +24,7 @@ struct Outside {
 }
 
 /// A snapshot and so many restores, before each of which so many random pages are written.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Ask {
     pub written: usize,
     pub turns: usize,

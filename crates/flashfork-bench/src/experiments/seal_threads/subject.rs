@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use flashfork::{SealOptions, Threads};
 
@@ -20,7 +19,7 @@ const MOST: usize = 1 << 18;
 /// Share of the memory that must have been sealed: threads that write keep nothing out.
 const SEALED: f64 = 0.95;
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Spec {
     pub size: u64,
     /// Threads beside the one that seals.
@@ -31,7 +30,7 @@ pub struct Spec {
     pub other_cpu: usize,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum Ask {
     /// Watch from now on.
     Watch,
@@ -44,7 +43,7 @@ pub enum Ask {
 }
 
 /// What was seen.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Reply {
     /// Microseconds each.
     pub gaps: Vec<f64>,
@@ -56,14 +55,12 @@ pub struct Reply {
 }
 
 /// What the threads share.
-#[derive(Debug)]
 struct Watch {
     on: AtomicBool,
     gaps: Mutex<Vec<f64>>,
 }
 
 /// A process with threads. They end with it.
-#[derive(Debug)]
 pub struct SealThreadsSubject {
     region: Region,
     watch: Arc<Watch>,

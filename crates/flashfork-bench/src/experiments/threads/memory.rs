@@ -2,7 +2,7 @@
 
 use super::runs;
 use crate::prelude::*;
-use std::{os::fd::AsFd, path::Path};
+use std::os::fd::AsFd;
 
 /// Bytes of each of so many clones that are alive at a time: pages that are its alone, and page tables, when all run.
 pub fn of_each(names: &Path, name: &str, count: u32) -> Result<Vec<f64>> {

@@ -1,10 +1,10 @@
 //! The programs: how each is started anew, what its runtime offers against that, and how it is warmed.
 
+use crate::prelude::*;
 use clap::ValueEnum;
-use std::path::Path;
 
 /// What a program is written for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Family {
     /// Java, with heaps of several sizes
     Java,
@@ -30,7 +30,7 @@ const CLASSES: u32 = 6500;
 const OBJECTS: &str = "100";
 
 /// How an answer is seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// A line on standard output; the program ends with its input.
     Line,
@@ -39,7 +39,7 @@ pub enum Answer {
 }
 
 /// A program of the experiment.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Program {
     /// The name in records and of templates.
     pub name: String,
@@ -64,7 +64,7 @@ pub struct Program {
 }
 
 /// What a runtime offers.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Best {
     pub title: &'static str,
     /// Variables and command.
@@ -74,7 +74,7 @@ pub struct Best {
 }
 
 /// A process in which programs are run one after another, with all that earlier ones have left there.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Server {
     /// Ends the first line that it prints with its port, and a full stop.
     pub start: Vec<String>,
@@ -84,7 +84,7 @@ pub struct Server {
     pub cure: &'static str,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum Started {
     Command(Vec<String>),
     /// A clone of this, warmed without its threads.

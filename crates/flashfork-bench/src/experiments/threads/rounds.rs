@@ -1,8 +1,6 @@
 //! All programs, started anew and cloned, in turn.
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use super::program::{self, Answer, Family, Program, Started};
 use super::server::Running;
@@ -11,7 +9,7 @@ use crate::prelude::*;
 use crate::subjects::{command::last_line, guard::Guard, template};
 
 /// How a program is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Way {
     /// Started anew.
@@ -26,7 +24,7 @@ pub enum Way {
     Unsealed,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Measure {
     /// Request for a clone until it runs, in microseconds.

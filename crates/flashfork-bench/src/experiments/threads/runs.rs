@@ -3,9 +3,6 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::prelude::*;
 pub use crate::subjects::command::flashfork as command;
@@ -19,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LINE: &[u8] = b"1\n";
 
 /// Microseconds of one run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Taken {
     /// Until the first answer is there.
     pub answer: f64,
@@ -28,7 +25,7 @@ pub struct Taken {
 }
 
 /// Microseconds since a clone was asked for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Asked {
     /// Until it ran.
     pub running: f64,

@@ -1,15 +1,13 @@
 //! A process in which programs are run one after another.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{ChildStdout, Stdio};
+use std::process::ChildStdout;
 
 use super::{program::Server, runs};
 use crate::prelude::*;
 use crate::subjects::guard::Guard;
 
 /// One that runs. The guard ends it.
-#[derive(Debug)]
 pub struct Running {
     ask: Vec<String>,
     /// Open while it may print.

@@ -4,7 +4,9 @@ use crate::prelude::*;
 use rusqlite::{Connection, params};
 
 /// A unit test. Each touches a few rows through an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::AsRefStr)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::AsRefStr, strum::VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "lowercase")]
 pub enum Case {
@@ -29,9 +31,6 @@ pub struct Expected {
 }
 
 impl Case {
-    /// All tests, in the paper's order.
-    pub const ALL: [Self; 3] = [Self::Select, Self::Delete, Self::Update];
-
     /// What different runs of this test must find, on keys spread over the whole table: `count` of them, or fewer when
     /// a small database has no more.
     pub fn expectations(self, db: &Connection, count: usize) -> rusqlite::Result<Vec<Expected>> {
@@ -115,7 +114,7 @@ mod tests {
 
     #[test]
     fn each_test_passes_once_on_a_fresh_database() {
-        for case in Case::ALL {
+        for case in Case::all() {
             let db = in_memory(4 << 20);
             let expected = case.expectations(&db, 20).unwrap();
             assert_eq!(expected.len(), 20);
@@ -130,7 +129,7 @@ mod tests {
     #[test]
     fn a_wrong_database_fails_each_test() {
         let db = in_memory(4 << 20);
-        let expected = Case::ALL.map(|case| (case, case.expectations(&db, 1).unwrap()[0]));
+        let expected: Vec<_> = Case::all().map(|case| (case, case.expectations(&db, 1).unwrap()[0])).collect();
         db.execute("UPDATE purchase SET state = 'paid', placed = 1", []).unwrap();
         db.execute("UPDATE item SET quantity = 9", []).unwrap();
         for (case, expected) in expected {

@@ -1,7 +1,6 @@
 //! One unit test in one clone, phase by phase.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rustix::process::WaitStatus;
@@ -14,21 +13,21 @@ use crate::subjects::engine;
 const FOUND_SOMETHING_ELSE: (i32, &str) = (3, "it found other rows than its parent had counted");
 const SQL_FAILED: (i32, &str) = (4, "SQLite reported an error");
 
-/// What one test in a clone took, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Phases {
+/// Part of a test's life, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::AsRefStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
+pub enum Phase {
     /// The fork call, in the parent.
-    pub clone: f64,
+    Clone,
     /// The test, in the clone.
-    pub test: f64,
+    Test,
     /// From the end of the test until the parent has reaped the clone.
-    pub reap: f64,
+    Reap,
     /// From before the fork call until the clone is reaped.
-    pub whole: f64,
+    Whole,
 }
 
 /// When the clone began and ended its test, in nanoseconds since the parent's clock started; shared with it.
-#[derive(Debug)]
 pub struct Stamps {
     began: AtomicU64,
     ended: AtomicU64,
@@ -41,7 +40,7 @@ pub fn run(
     case: Case,
     expected: &Expected,
     stamps: &'static Stamps,
-) -> Result<Phases> {
+) -> Result<[(Phase, f64); 4]> {
     let begin = Instant::now();
     // SAFETY: the worker has one thread.
     let cloned = unsafe {
@@ -58,13 +57,13 @@ pub fn run(
     }?;
     passed(case, cloned.status)?;
     let [began, ended] = [&stamps.began, &stamps.ended].map(|stamp| Duration::from_nanos(stamp.load(Relaxed)));
-    Ok(Phases {
-        clone: us(cloned.call),
-        test: us(ended.saturating_sub(began)),
+    Ok([
+        (Phase::Clone, us(cloned.call)),
+        (Phase::Test, us(ended.saturating_sub(began))),
         // On another CPU a clone can be done before the fork call has returned here.
-        reap: us(cloned.whole.saturating_sub(ended.max(cloned.call))),
-        whole: us(cloned.whole),
-    })
+        (Phase::Reap, us(cloned.whole.saturating_sub(ended.max(cloned.call)))),
+        (Phase::Whole, us(cloned.whole)),
+    ])
 }
 
 fn passed(case: Case, status: WaitStatus) -> Result {
@@ -75,7 +74,6 @@ fn passed(case: Case, status: WaitStatus) -> Result {
 mod tests {
     use super::*;
     use rustix::process::Pid;
-    use std::process::Command;
 
     /// Not in clones of this process: it has threads, one of which may hold a lock of SQLite's just then.
     #[test]

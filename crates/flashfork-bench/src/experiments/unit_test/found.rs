@@ -1,33 +1,8 @@
 //! The records of `bench unit-test`: what tells them apart, and how they are found again.
 
-use super::{EXPERIMENT, case::Case, cycle::Phases, subject::Ready};
+use super::{EXPERIMENT, case::Case, cycle::Phase, subject::Ready};
 use crate::prelude::*;
 use crate::subjects::{database::Image, engine::Sealed};
-
-/// Part of a test's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
-#[strum(serialize_all = "lowercase")]
-pub enum Phase {
-    Clone,
-    /// The test in the clone.
-    Test,
-    /// Ending and reaping the clone.
-    Reap,
-    Whole,
-}
-
-impl Phase {
-    pub const ALL: [Self; 4] = [Self::Clone, Self::Test, Self::Reap, Self::Whole];
-
-    pub fn of(self, phases: &Phases) -> f64 {
-        match self {
-            Self::Clone => phases.clone,
-            Self::Test => phases.test,
-            Self::Reap => phases.reap,
-            Self::Whole => phases.whole,
-        }
-    }
-}
 
 /// What each harness does once, in records.
 pub const INITIALISE: &str = "initialise";
@@ -37,7 +12,7 @@ pub const SEALED: &str = "sealed";
 pub const SEALED_HUGE: &str = "sealed on 2 MB pages";
 
 /// What records are made of: all of a run share the CPUs of the jobs and the image.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Made<'a> {
     pub cpus: &'a [usize],
     pub image: &'a Image,
@@ -85,7 +60,7 @@ pub fn find(document: &Document, method: Method, case: Case, phase: Phase) -> Op
 
 /// The methods that were measured, in table order.
 pub fn methods(document: &Document) -> Vec<Method> {
-    Method::ALL.into_iter().filter(|&method| once(document, method, INITIALISE).is_some()).collect()
+    Method::all().filter(|&method| once(document, method, INITIALISE).is_some()).collect()
 }
 
 /// How many times as long as `other` the phase of `method` took, over the tests `cases`.
@@ -105,42 +80,4 @@ pub fn pooled(document: &Document, method: Method, cases: &[Case], phase: Phase)
         }
     }
     pooled
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(method: Method, case: Case, phase: Phase, rounds: Vec<Vec<f64>>) -> Record {
-        let chosen = [("phase", json!(phase.as_ref())), ("test", json!(case.as_ref()))];
-        Record::of_rounds(EXPERIMENT, method.as_ref(), chosen, "us", &Rounds(rounds)).unwrap()
-    }
-
-    fn document(records: Vec<Record>) -> Document {
-        Document::here(records).unwrap()
-    }
-
-    #[test]
-    fn samples_of_a_round_stay_together_when_tests_are_pooled() {
-        let rounds = vec![vec![1.0; 2], vec![2.0; 2]];
-        let all = Case::ALL.map(|case| record(Method::Seal, case, Phase::Clone, rounds.clone()));
-        let document = document(all.to_vec());
-        let of = |method| pooled(&document, method, &Case::ALL, Phase::Clone).0;
-        assert_eq!(of(Method::Seal), [vec![1.0; 6], vec![2.0; 6]]);
-        assert!(of(Method::Fork4k).is_empty());
-    }
-
-    #[test]
-    fn a_ratio_compares_the_same_phase() {
-        let of = |method, phase, figure| record(method, Case::Select, phase, vec![vec![figure]; 3]);
-        let document = document(vec![
-            of(Method::Fork4k, Phase::Clone, 600.0),
-            of(Method::Seal, Phase::Clone, 6.0),
-            of(Method::Fork4k, Phase::Test, 2.0),
-            of(Method::Seal, Phase::Test, 2.0),
-        ]);
-        let of = |phase| ratio(&document, Method::Fork4k, Method::Seal, &[Case::Select], phase).unwrap().value;
-        assert_eq!((of(Phase::Clone), of(Phase::Test)), (100.0, 1.0));
-        assert!(ratio(&document, Method::Fork4k, Method::ForkThp, &[Case::Select], Phase::Clone).is_none());
-    }
 }

@@ -1,7 +1,7 @@
 //! The tables of `bench unit-test`.
 
-use super::found::{HUGE_HEAP, INITIALISE, Phase, SEAL, SEALED, SEALED_HUGE, find, methods, once, pooled, ratio as of};
-use super::{EXPERIMENT, case::Case, plan::harnesses};
+use super::found::{HUGE_HEAP, INITIALISE, SEAL, SEALED, SEALED_HUGE, find, methods, once, pooled, ratio as of};
+use super::{EXPERIMENT, case::Case, cycle::Phase, plan::harnesses};
 use crate::prelude::*;
 
 /// The size the project's promises are about.
@@ -56,11 +56,11 @@ fn preparation(document: &Document) -> String {
 /// One row per test and method.
 fn tests(document: &Document) -> String {
     let mut rows = Vec::new();
-    for case in Case::ALL {
+    for case in Case::all() {
         for method in methods(document) {
             let record = |phase| find(document, method, case, phase);
             let mut row = vec![case.as_ref().to_owned(), method.as_ref().to_owned()];
-            row.extend(Phase::ALL.map(|phase| median_time(record(phase))));
+            row.extend(Phase::all().map(|phase| median_time(record(phase))));
             row.push(spread(record(Phase::Whole)));
             rows.push(row);
         }
@@ -71,7 +71,7 @@ fn tests(document: &Document) -> String {
 /// "seal against fork-4k: clone phase 270 × (251–291) faster, whole test 60 × (55–62)"; the same for odf.
 fn speedups(document: &Document) -> String {
     let line = |engine: Method, plain: Method| {
-        let times = |phase| of(document, plain, engine, &Case::ALL, phase).map(|found| found.to_string());
+        let times = |phase| of(document, plain, engine, Case::VARIANTS, phase).map(|found| found.to_string());
         Some(format!(
             "{engine} against {plain}: clone phase {} as fast, whole test {} as fast",
             times(Phase::Clone)?,
@@ -88,7 +88,7 @@ fn speedups(document: &Document) -> String {
 /// What cloning saves at all, as the paper's table 2 asks.
 fn without_clones(document: &Document) -> Option<String> {
     let load = once(document, Method::Fork4k, INITIALISE)?;
-    let whole = Summary::of(&pooled(document, Method::Seal, &Case::ALL, Phase::Whole).flat())?;
+    let whole = Summary::of(&pooled(document, Method::Seal, Case::VARIANTS, Phase::Whole).flat())?;
     Some(format!(
         "a test in a clone: {}; loading the database for it instead: {}",
         time(whole.p50),
@@ -98,11 +98,11 @@ fn without_clones(document: &Document) -> Option<String> {
 
 fn targets(document: &Document) -> Vec<Target> {
     let faster = |what: &str, phase, times| {
-        let found = of(document, Method::Fork4k, Method::Seal, &Case::ALL, phase);
+        let found = of(document, Method::Fork4k, Method::Seal, Case::VARIANTS, phase);
         Target::at_least(format!("{what}: fork-4k ÷ seal"), times, found)
     };
     let mut targets = vec![faster("clone phase", Phase::Clone, 100.0), faster("whole test", Phase::Whole, 25.0)];
-    targets.extend(Case::ALL.map(|case| {
+    targets.extend(Case::all().map(|case| {
         let found = of(document, Method::Seal, Method::Fork4k, &[case], Phase::Test);
         Target::at_most(format!("test phase, {}: seal ÷ fork-4k", case.as_ref()), 2.0, Unit::Times, found)
     }));

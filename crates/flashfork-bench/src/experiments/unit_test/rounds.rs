@@ -1,8 +1,8 @@
 //! The harnesses, asked in turn.
 
-use super::found::{Made, Phase};
+use super::found::Made;
 use super::subject::{Ask, Ready, Reply, Spec, UnitTestSubject};
-use super::{UnitTestOptions, case::Case, cycle::Phases};
+use super::{UnitTestOptions, case::Case, cycle::Phase};
 use crate::prelude::*;
 use crate::subjects::database::Image;
 use flashfork_measure::worker::unexpected;
@@ -11,7 +11,6 @@ use flashfork_measure::worker::unexpected;
 const BATCH: usize = 10;
 
 /// The harnesses of one method.
-#[derive(Debug)]
 struct Team {
     method: Method,
     workers: Vec<Worker<UnitTestSubject>>,
@@ -37,12 +36,11 @@ pub fn measure(options: &UnitTestOptions, methods: &[Method], cpus: &[usize], im
     }
     let Some(expected) = teams.first().map(|team| team.workers[0].ready().checksum) else { return Ok(()) };
     let cells: Vec<(usize, Case)> =
-        (0..teams.len()).flat_map(|team| Case::ALL.into_iter().map(move |case| (team, case))).collect();
+        (0..teams.len()).flat_map(|team| Case::all().map(move |case| (team, case))).collect();
     let stage = "interleaved rounds of tests in clones";
     let taken = run.sample(stage, Effort::rounds(options.rounds as usize), cells.len(), image.bytes, |cell, round| {
         let (team, case) = cells[cell];
-        let phases = teams[team].run(case, round * BATCH)?;
-        Ok(Phase::ALL.map(|phase| (phase, phases.iter().map(|phases| phase.of(phases)).collect())).to_vec())
+        teams[team].run(case, round * BATCH)
     });
     taken.keep(run, |cell, phase| {
         let (team, case) = cells[cell];
@@ -72,17 +70,17 @@ impl Team {
     }
 
     /// One batch in every harness at the same time.
-    fn run(&mut self, case: Case, first: usize) -> Result<Vec<Phases>> {
+    fn run(&mut self, case: Case, first: usize) -> Result<Visit<Phase>> {
         let ask = Ask::Batch { case, first, count: BATCH };
         self.workers.iter_mut().try_for_each(|worker| worker.send(&ask))?;
         let mut all = Vec::new();
         for worker in &mut self.workers {
             match worker.receive()? {
-                Reply::Batch(phases) => all.extend(phases),
+                Reply::Batch(samples) => all.extend(samples),
                 other => return Err(unexpected(&other)),
             }
         }
-        Ok(all)
+        Ok(by_measure(all))
     }
 
     /// Checks that every harness loaded the same database and that no clone changed it. The last request, because it

@@ -1,11 +1,9 @@
 //! The worker of `bench unit-test`: a test harness with its database in memory, which runs each test in a clone.
 
-use std::{path::PathBuf, time::Instant};
-
 use rusqlite::Connection;
 
 use super::case::{Case, Expected};
-use super::cycle::{self, Phases, Stamps};
+use super::cycle::{self, Phase, Stamps};
 use crate::prelude::*;
 use crate::subjects::{
     database,
@@ -17,7 +15,6 @@ use crate::subjects::{
 const KEYS: usize = 64;
 
 /// A harness.
-#[derive(Debug)]
 pub struct UnitTestSubject {
     method: Method,
     db: Connection,
@@ -25,7 +22,7 @@ pub struct UnitTestSubject {
     stamps: &'static Stamps,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Spec {
     /// How the memory is held and cloned.
     pub method: Method,
@@ -34,7 +31,7 @@ pub struct Spec {
     pub cpu: usize,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Ready {
     /// How long loading the database took, in seconds.
     pub initialise: f64,
@@ -45,7 +42,7 @@ pub struct Ready {
     pub checksum: u64,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub enum Ask {
     /// `count` clones that run `case`, after one that isn't counted; `first` chooses the keys.
     Batch { case: Case, first: usize, count: usize },
@@ -55,8 +52,7 @@ pub enum Ask {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Reply {
-    /// One entry per clone.
-    Batch(Vec<Phases>),
+    Batch(Vec<(Phase, f64)>),
     Checksum(u64),
 }
 
@@ -78,9 +74,8 @@ impl Subject for UnitTestSubject {
         let db = database::load(&spec.image)?;
         let initialise = begin.elapsed().as_secs_f64();
         // Everything the parent must know is found out now: once sealed, it only clones and waits.
-        let expected = Case::ALL.map(|case| Ok((case, case.expectations(&db, KEYS)?)));
+        let expected = Case::all().map(|case| Ok((case, case.expectations(&db, KEYS)?)));
         let expected: Vec<_> = expected
-            .into_iter()
             .collect::<rusqlite::Result<_>>()
             .map_err(|error| database::failed("find what the unit tests must find", error))?;
         if let Some((case, _)) = expected.iter().find(|(_, expected)| expected.is_empty()) {
@@ -104,7 +99,7 @@ impl Subject for UnitTestSubject {
 }
 
 impl UnitTestSubject {
-    fn batch(&self, case: Case, first: usize, count: usize) -> Result<Vec<Phases>> {
+    fn batch(&self, case: Case, first: usize, count: usize) -> Result<Vec<(Phase, f64)>> {
         let all = self.expected.iter().find(|(known, _)| *known == case).map(|(_, all)| all);
         let all = all.unwrap_or_else(|| unreachable!("every case has expectations"));
         // The first clone finds caches full of the other harnesses' data: it is made and checked, but not counted.
@@ -114,6 +109,7 @@ impl UnitTestSubject {
             cycle::run(self.method, &self.db, case, expected, self.stamps)
         };
         one()?;
-        (0..count).map(|_| one()).collect()
+        let all: Vec<_> = (0..count).map(|_| one()).collect::<Result<_>>()?;
+        Ok(all.concat())
     }
 }

@@ -3,8 +3,6 @@
 //! A shell's memory is mostly the kernel's: KVM's arrays for the memory slot, page tables of guest and process, stacks
 //! of threads, sockets. What the processes themselves map (`Pss`) is told apart.
 
-use std::time::Duration;
-
 use flashfork_vmm::pool::Shell;
 
 use super::found::{ALIVE, Bytes, WAITING, keep_density};

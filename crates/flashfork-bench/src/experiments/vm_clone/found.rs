@@ -5,7 +5,7 @@ use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
 
 /// How a running machine comes about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
     /// By claiming a shell that waits.
     Clone(MemoryPages),
@@ -73,7 +73,7 @@ pub const BOOT_STEPS: [&str; 3] = ["create", "load", "run"];
 pub type Sample = Vec<(&'static str, f64)>;
 
 /// One method at one size.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Cell {
     pub guest: GuestKind,
     pub method: Method,
@@ -90,17 +90,8 @@ impl Cell {
     }
 }
 
-/// The samples of a batch, measure by measure.
-pub fn visit(batch: &[Sample]) -> Visit<&'static str> {
-    let measures = batch.first().map_or(&[][..], Vec::as_slice).iter().map(|(name, _)| *name);
-    let of = |measure: &'static str| -> Vec<f64> {
-        batch.iter().flatten().filter(|(name, _)| *name == measure).map(|(_, value)| *value).collect()
-    };
-    measures.map(|measure| (measure, of(measure))).collect()
-}
-
 /// What a number of shells or clones held, each of them, at one moment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Bytes {
     /// All, kernel memory included.
     pub total: f64,
@@ -164,16 +155,4 @@ pub fn sizes(document: &Document, guest: GuestKind) -> Vec<u64> {
 pub fn cells(document: &Document, guest: GuestKind, measure: &str) -> Vec<(u64, Method)> {
     let all = sizes(document, guest).into_iter().flat_map(|size| Method::ALL.map(|method| (size, method)));
     all.filter(|&(size, method)| find(document, guest, method, size, measure).is_some()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_batch_becomes_samples_of_each_measure() {
-        let batch = vec![vec![(FIRST_EXIT, 2.0), (CYCLE, 5.0)], vec![(FIRST_EXIT, 4.0), (CYCLE, 9.0)]];
-        assert_eq!(visit(&batch), [(FIRST_EXIT, vec![2.0, 4.0]), (CYCLE, vec![5.0, 9.0])]);
-        assert!(visit(&[]).is_empty());
-    }
 }

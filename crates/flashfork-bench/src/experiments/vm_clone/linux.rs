@@ -1,13 +1,12 @@
 //! Linux guests: Debian's cloud kernel with the agent, from the request to the agent's first answer.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
 
 use flashfork_image::guest::Guest;
 use flashfork_proto::shape::Shape;
 use flashfork_vmm::pool::Shell;
 
-use super::found::{Cell, FIRST_EXIT, FIRST_REPLY, Method, READY, Sample, visit};
+use super::found::{Cell, FIRST_EXIT, FIRST_REPLY, Method, READY, Sample};
 use super::{GuestKind, plan::Plan, tiny::steps};
 use crate::prelude::*;
 use crate::subjects::vm_host::{
@@ -52,12 +51,12 @@ pub fn measure(host: &Host, plan: &Plan, deadline: Deadline, run: &mut Run) -> R
     let taken = run.sample(stage, effort, cells.len(), cells.len() as u64, |cell, _| {
         let (subject, Cell { method, .. }) = cells[cell];
         let subject = &mut subjects[subject];
-        let samples = match method {
+        let samples: Vec<Sample> = match method {
             Method::Clone(pages) => (0..BATCH).map(|_| subject.clone(host, pages, false)).collect::<Result<_>>()?,
             Method::Primed(pages) => (0..BATCH).map(|_| subject.clone(host, pages, true)).collect::<Result<_>>()?,
             Method::ColdBoot(_) => vec![subject.cold_boot(host, &guest)?],
         };
-        Ok(visit(&samples))
+        Ok(by_measure(samples.into_iter().flatten()))
     });
     taken.keep(run, |cell, measure| cells[cell].1.row(measure))
 }

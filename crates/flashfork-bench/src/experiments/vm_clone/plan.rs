@@ -18,7 +18,7 @@ const RESERVE: u64 = 1 << 30;
 type LeftOut = (String, String);
 
 /// A decided run.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Plan {
     /// What runs in the guests.
     pub guests: Vec<GuestKind>,

@@ -75,7 +75,7 @@ fn comparisons(document: &Document, guest: GuestKind, measure: &str) -> String {
             lines.push(format!("{}: {} is {} as fast as booting", Size(size), method.name(), found));
         }
     }
-    for method in MemoryPages::ALL.into_iter().flat_map(Method::claims) {
+    for method in MemoryPages::all().flat_map(Method::claims) {
         let mut own = cells.iter().filter(|(_, other)| *other == method).map(|(size, _)| *size);
         let of = |size| rounds(document, guest, method, size, FIRST_EXIT);
         if let (Some(least), Some(most)) = (own.next(), own.next_back())

@@ -2,12 +2,11 @@
 //! work.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
 
 use flashfork_proto::{shape::Shape, shell::Ended, signal::Done};
 use flashfork_vmm::{boot::Source, cpu::Exit, events::Event, machine::Machine, pool::Shell};
 
-use super::found::{BOOT_STEPS, CYCLE, Cell, FIRST_EXIT, Method, PREPARE, STEPS, Sample, visit};
+use super::found::{BOOT_STEPS, CYCLE, Cell, FIRST_EXIT, Method, PREPARE, STEPS, Sample};
 use super::{GuestKind, plan::Plan};
 use crate::prelude::*;
 use crate::subjects::vm_host::{Claimed, Host, MemoryPages, PATIENCE, Template, ended, shape, vm};
@@ -86,7 +85,7 @@ pub fn measure(host: &Host, plan: &Plan, deadline: Deadline, run: &mut Run) -> R
             Method::Primed(_) => pool.clone(template, true),
             Method::ColdBoot(_) => cold_boot(host, template.shape),
         };
-        Ok(visit(&(0..BATCH).map(one).collect::<Result<Vec<_>>>()?))
+        Ok(by_measure((0..BATCH).map(one).collect::<Result<Vec<_>>>()?.into_iter().flatten()))
     });
     taken.keep(run, |cell, measure| cells[cell].1.row(measure))
 }

@@ -1,7 +1,5 @@
 //! How long claims take of clones of clones.
 
-use std::time::Duration;
-
 use flashfork_proto::shell::{Ended, FromShell};
 use flashfork_proto::signal::Done;
 
@@ -69,7 +67,7 @@ fn visit(host: &Host, (of, template): (Claims, &Template)) -> Result<Visit<Step>
         claims.push(template.claim(&shell, written(depth, pages).into())?);
         check(&ended(&shell)?, sum(depth, pages))?;
     }
-    Ok(Step::ALL.map(|step| (step, claims.iter().map(|claimed| step.of(claimed)).collect())).to_vec())
+    Ok(Step::all().map(|step| (step, claims.iter().map(|claimed| step.of(claimed)).collect())).collect())
 }
 
 /// A clone has what every level has written.

@@ -10,7 +10,7 @@ const PAGE: u32 = 4096;
 pub const COUNT: u32 = 1 << 20;
 
 /// Where a guest writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
     /// All over its memory, no page beside the last one.
     Wide,
@@ -19,7 +19,7 @@ pub enum Spread {
 }
 
 /// Places of a guest's memory, in the order in which it writes to them: all pages from [`FIRST`] on, then again.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Places {
     /// Where memory ends.
     end: u32,

@@ -13,7 +13,7 @@ const PRIMED: &str = "primed-claim";
 pub const DEPTHS: [u32; 5] = [0, 1, 2, 4, 8];
 
 /// Which guests are forked: both ends of what a guest can be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr, strum::VariantArray)]
 pub enum Guest {
     /// On 4 KB pages, of which each is looked at in the pause, and it writes all over them.
     #[strum(serialize = "4k, writes all over")]
@@ -24,8 +24,6 @@ pub enum Guest {
 }
 
 impl Guest {
-    pub const ALL: [Self; 2] = [Self::Wide, Self::Together];
-
     /// What its template's memory is made of.
     pub fn pages(self) -> MemoryPages {
         match self {
@@ -44,7 +42,7 @@ impl Guest {
 }
 
 /// What is found of a fork.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum Part {
     /// For how long the guest stood still.
@@ -67,9 +65,6 @@ pub enum Part {
 }
 
 impl Part {
-    pub const ALL: [Self; 7] =
-        [Self::Pause, Self::Stop, Self::Copy, Self::Save, Self::Before, Self::Left, Self::Written];
-
     /// What it was of one fork, in its unit. `written`: pages.
     pub fn of(self, fork: &Forked, written: u32) -> f64 {
         let us = |nanoseconds: u64| nanoseconds as f64 / 1e3;
@@ -93,7 +88,7 @@ impl Part {
 }
 
 /// What is timed of a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum Step {
     /// From the request until the client knows of the first exit.
@@ -107,8 +102,6 @@ pub enum Step {
 }
 
 impl Step {
-    pub const ALL: [Self; 3] = [Self::FirstExit, Self::Shell, Self::Map];
-
     /// Microseconds of it.
     pub fn of(self, claimed: &Claimed) -> f64 {
         match self {
@@ -120,7 +113,7 @@ impl Step {
 }
 
 /// Claims of one template.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Claims {
     pub depth: u32,
     /// Whether their shells were primed: then their memory was mapped before.
@@ -167,46 +160,4 @@ pub fn claims(document: &Document, primed: bool, depth: u32, other: u32, of: Ste
 pub fn sizes(document: &Document, guest: Guest) -> Vec<u64> {
     let is = |record: &&Record| record.method == FORK && record.text("guest") == Some(guest.as_ref());
     numbers(document.of(EXPERIMENT).filter(is), "size")
-}
-
-#[cfg(test)]
-pub mod tests {
-    use super::*;
-
-    /// Records of guests of 1 and 2 GB that stand still for 1 and 1.1 ms, and claims whose every fork takes 10 of 200
-    /// µs, or of 400 if primed.
-    pub fn document(tracked: bool) -> Document {
-        let mut records = Vec::new();
-        let mut keep = |row: Row, value: f64| records.push(row.record(EXPERIMENT, vec![value; 6]).unwrap());
-        for (size, pause) in [(1_u64 << 30, 1000.0), (2 << 30, 1100.0)] {
-            for part in Part::ALL {
-                let chosen = json!({
-                    "measure": part.as_ref(),
-                    "guest": Guest::Wide.as_ref(),
-                    "size": size,
-                    "written_percent": 1.0,
-                });
-                keep(Row::of(FORK, part.unit(), chosen).beside(json!({ "tracked": tracked })), pause);
-            }
-        }
-        for (depth, primed) in DEPTHS.into_iter().flat_map(|depth| [(depth, false), (depth, true)]) {
-            for step in Step::ALL {
-                let none = if primed { 400.0 } else { 200.0 };
-                let claims = Claims { depth, primed, pages: 64, size: 256 << 20 };
-                keep(claims.row([depth as usize + 1, 1234], step), none + 10.0 * f64::from(depth));
-            }
-        }
-        Document::here(records).unwrap()
-    }
-
-    #[test]
-    fn sizes_are_compared_with_sizes_and_depths_with_depths() {
-        let document = document(true);
-        assert_eq!(sizes(&document, Guest::Wide), [1 << 30, 2 << 30]);
-        assert!(sizes(&document, Guest::Together).is_empty());
-        assert_eq!(pauses(&document, Guest::Wide, 2 << 30, 1 << 30).unwrap().value, 1.1);
-        assert!(pauses(&document, Guest::Wide, 2 << 30, 256 << 20).is_none());
-        assert_eq!(claims(&document, false, 8, 1, Step::FirstExit).unwrap().value, 280.0 / 210.0);
-        assert_eq!(claims(&document, true, 8, 1, Step::FirstExit).unwrap().value, 480.0 / 410.0);
-    }
 }

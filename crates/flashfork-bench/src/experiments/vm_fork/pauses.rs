@@ -28,7 +28,7 @@ struct Subject {
 /// Forks guests of each kind and size, in turn.
 pub fn measure(host: &Host, sizes: &[u64], options: &VmForkOptions, run: &mut Run) -> Result {
     // 2 MB pages first, while there is unbroken memory.
-    let guests = Guest::ALL.into_iter().rev();
+    let guests = Guest::all().rev();
     let wanted: Vec<_> = guests.flat_map(|guest| sizes.iter().rev().map(move |size| (guest, *size))).collect();
     run.begin("templates with all of their memory", wanted.len() as u64);
     let frequency = frequency(host)?;
@@ -93,7 +93,7 @@ impl Subject {
             before = count;
         }
         let of = |part: Part| (part, forks.iter().map(|(fork, written)| part.of(fork, *written)).collect());
-        Ok(Part::ALL.map(of).to_vec())
+        Ok(Part::all().map(of).collect())
     }
 }
 

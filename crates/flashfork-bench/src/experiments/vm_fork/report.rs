@@ -15,7 +15,7 @@ pub fn render_all(document: &Document) -> String {
 
 /// How long guests of each kind and size stood still.
 fn of_pauses(document: &Document) -> Option<String> {
-    let cells = Guest::ALL.map(|guest| (guest, sizes(document, guest)));
+    let cells: Vec<_> = Guest::all().map(|guest| (guest, sizes(document, guest))).collect();
     let cells: Vec<_> =
         cells.iter().flat_map(|(guest, sizes)| sizes.iter().map(|size| (*guest, *size, sizes[0]))).collect();
     let &(guest, size, _) = cells.first()?;
@@ -95,32 +95,4 @@ fn targets(document: &Document) -> [Target; 2] {
         claims("claim until the first exit: template forked at depth 8 ÷ at depth 1", false),
         claims("the same of a primed shell", true),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::found::tests::document;
-    use super::*;
-
-    #[test]
-    fn pauses_stand_by_size_and_claims_by_depth() {
-        let shown = render_all(&document(true));
-        for wanted in
-            ["write 1", "2G", "1.10 ×", "1.10 ms", "depth", "1234", "280", "1.33 ×", "1.17 ×", "Promises", "4k, writes"]
-        {
-            assert!(shown.contains(wanted), "{wanted}: {shown}");
-        }
-        assert!(!shown.contains("6.7"), "{shown}");
-        assert!(render_all(&document(false)).contains("before Linux 6.7"));
-    }
-
-    #[test]
-    fn what_was_not_measured_has_no_table() {
-        let mut part = document(true);
-        part.records.retain(|record| record.method == "live-fork");
-        let shown = render_all(&part);
-        assert!(shown.contains("÷ smallest") && !shown.contains("depth"), "{shown}");
-        let none = Document::here(Vec::new()).unwrap();
-        assert!(!render_all(&none).contains("pause"));
-    }
 }

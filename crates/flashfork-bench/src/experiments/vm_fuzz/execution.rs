@@ -1,7 +1,6 @@
 //! Executions, by each way in turn.
 
 use std::io::sink;
-use std::time::{Duration, Instant};
 
 use flashfork_proto::shell::{Ended, FromShell};
 use flashfork_proto::signal::{Done, Signal};
@@ -38,7 +37,7 @@ pub fn measure(host: &Host, options: &VmFuzzOptions, run: &mut Run) -> Result {
     let template = Template::freeze(&host.boot(shape, &writes(size, None))?, shape, MemoryPages::Small, true)?;
     let mut subjects = Vec::new();
     for (pages, way) in
-        ascending(options.pages.iter().copied()).into_iter().flat_map(|pages| Way::ALL.map(|way| (pages, way)))
+        ascending(options.pages.iter().copied()).into_iter().flat_map(|pages| Way::all().map(move |way| (pages, way)))
     {
         let mut subject = Subject { host, template: &template, way, pages, machine: None };
         if matches!(way, Way::Copy | Way::Drop) {

@@ -5,7 +5,7 @@ use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
 
 /// Which jobs a batch is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum Work {
     /// A small C program is compiled.
@@ -17,8 +17,6 @@ pub enum Work {
 }
 
 impl Work {
-    pub const ALL: [Self; 3] = [Self::Gcc, Self::Java, Self::Mixed];
-
     /// What its jobs are, in turn.
     pub fn kinds(self) -> &'static [Kind] {
         match self {
@@ -30,7 +28,7 @@ impl Work {
 }
 
 /// How the machine of a job comes about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// From nothing.
     Boot,
@@ -61,7 +59,7 @@ impl Method {
 }
 
 /// What is found of jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Measure {
     /// From the request to the result.
@@ -85,7 +83,7 @@ impl Measure {
 }
 
 /// Jobs of one kind by one method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
     pub work: Work,
     pub method: Method,
@@ -106,44 +104,5 @@ impl Cell {
     /// How many times that of a boot a measure's median is.
     pub fn beside_boot(self, document: &Document, measure: Measure) -> Option<Ratio> {
         ratio_of(self.find(document, measure), Self { method: Method::Boot, ..self }.find(document, measure))
-    }
-}
-
-#[cfg(test)]
-pub mod tests {
-    use super::*;
-
-    /// Records of jobs that take 10 s by a boot, 1 s by a clone, of which half is the job, and 0.5 s by a rollback.
-    pub fn document() -> Document {
-        let mut records = Vec::new();
-        for work in [Work::Gcc, Work::Java] {
-            for method in Method::ALL {
-                let seconds = match method {
-                    Method::Boot => 10.0,
-                    Method::Clone(_) => 1.0,
-                    Method::Rollback(_) => 0.5,
-                };
-                for measure in [Measure::Latency, Measure::Ready, Measure::Job, Measure::Throughput, Measure::System] {
-                    let value = match measure {
-                        Measure::Throughput => 1.0 / seconds,
-                        Measure::Ready | Measure::Job => seconds * 0.5e6,
-                        Measure::Latency | Measure::System => seconds * 1e6,
-                    };
-                    let row = Cell { work, method }.row(1, measure);
-                    records.push(row.record(EXPERIMENT, vec![value; 6]).unwrap());
-                }
-            }
-        }
-        Document::here(records).unwrap()
-    }
-
-    #[test]
-    fn each_method_is_compared_with_a_boot_for_the_same_job() {
-        let document = document();
-        let ratio =
-            |work, method, measure| Cell { work, method }.beside_boot(&document, measure).map(|found| found.value);
-        assert_eq!(ratio(Work::Java, Method::Clone(MemoryPages::Thp), Measure::Throughput), Some(10.0));
-        assert_eq!(ratio(Work::Gcc, Method::Rollback(MemoryPages::Small), Measure::Job), Some(0.05));
-        assert_eq!(ratio(Work::Mixed, Method::Clone(MemoryPages::Small), Measure::Job), None);
     }
 }

@@ -1,7 +1,6 @@
 //! The guests: what they do before a job and for one, and their templates.
 
 use std::fs::File;
-use std::time::{Duration, Instant};
 
 use flashfork_image::guest::Guest;
 use flashfork_proto::{agent::Request, shape::Shape};
@@ -24,7 +23,7 @@ const SERVE: &str = "set -e; cd /run; mkfifo jobs results ready; \
     { java -cp /opt/jobs Pi jobs results ready </dev/null >java.log 2>&1 || cat java.log >ready; } & cat /run/ready";
 
 /// What a machine can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// Compile a small C program, and run it.

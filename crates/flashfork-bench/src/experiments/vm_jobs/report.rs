@@ -39,7 +39,7 @@ pub fn render_all(document: &Document) -> String {
 
 /// What was measured, in table order.
 fn cells(document: &Document) -> impl Iterator<Item = Cell> {
-    let all = Work::ALL.into_iter().flat_map(|work| Method::ALL.map(|method| Cell { work, method }));
+    let all = Work::all().flat_map(|work| Method::ALL.map(|method| Cell { work, method }));
     all.filter(|cell| cell.find(document, Measure::Latency).is_some())
 }
 
@@ -100,31 +100,4 @@ fn targets(document: &Document) -> [Target; 2] {
         let found = ratio(CLONE).or_else(|| ratio(Method::Clone(MemoryPages::Small)));
         Target::at_least(format!("{}, jobs a second: clone ÷ cold boot", work.as_ref()), least, found)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::found::tests::document;
-    use super::*;
-
-    #[test]
-    fn figures_stand_beside_the_paper_s() {
-        let shown = render_all(&document());
-        for wanted in
-            ["cold-boot", "rollback-thp", "10.0 s", "500 ms", "6.02 ×", "10.0 ×", "0.05 ×", "Promises", "≥ 6.00 ×"]
-        {
-            assert!(shown.contains(wanted), "{wanted}: {shown}");
-        }
-        assert!(!shown.contains("mixed"), "{shown}");
-    }
-
-    #[test]
-    fn what_was_not_measured_has_no_table() {
-        let mut part = document();
-        part.records.retain(|record| record.method != "cold-boot");
-        let shown = render_all(&part);
-        assert!(shown.contains("clone-4k") && !shown.contains("cold-boot") && !shown.contains("HyperFork"), "{shown}");
-        let none = Document::here(Vec::new()).unwrap();
-        assert!(!render_all(&none).contains("Jobs"));
-    }
 }

@@ -8,15 +8,11 @@ pub const FIRST: u32 = 2 << 20;
 pub const PAGE: u32 = 4096;
 
 /// What is done to each page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum Access {
     Write,
     Read,
-}
-
-impl Access {
-    pub const ALL: [Self; 2] = [Self::Write, Self::Read];
 }
 
 /// Goes over memory up to `end` twice, forks, and over it twice more. A reset signal before and after every pass tells
@@ -60,10 +56,11 @@ fn go_over(code: &mut Vec<u8>, access: Access, end: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prelude::*;
 
     #[test]
     fn the_code_fits_its_page_and_its_jumps_fit_the_code() {
-        for access in Access::ALL {
+        for access in Access::all() {
             let code = passes(access, 256 << 20);
             assert!(code.len() < 4096, "{}", code.len());
         }

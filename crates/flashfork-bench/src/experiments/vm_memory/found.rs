@@ -6,7 +6,7 @@ use crate::prelude::*;
 use crate::subjects::vm_host::MemoryPages;
 
 /// One way over all memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr, strum::VariantArray)]
 pub enum Pass {
     #[strum(serialize = "booted, first")]
     Unbacked,
@@ -18,12 +18,8 @@ pub enum Pass {
     BackedClone,
 }
 
-impl Pass {
-    pub const ALL: [Self; 4] = [Self::Unbacked, Self::Backed, Self::Shared, Self::BackedClone];
-}
-
 /// One kind of guest.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Cell {
     /// What it does to its memory.
     pub access: Access,
@@ -56,23 +52,4 @@ impl Cell {
 /// Pages of 4 KB that a pass over a guest of `size` bytes touches.
 pub fn touched(size: u64) -> u64 {
     (size - u64::from(FIRST)) / u64::from(PAGE)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passes_of_the_same_guests_are_compared() {
-        assert_eq!(touched(4 << 20), 512);
-        let cell = Cell { access: Access::Write, pages: MemoryPages::Thp };
-        let of = |pass: Pass, figure: f64| {
-            let chosen = [("pass", json!(pass.as_ref())), ("access", json!(cell.access.as_ref()))];
-            Record::new(EXPERIMENT, cell.pages.as_ref(), chosen, "us/page", vec![figure; 2]).unwrap()
-        };
-        let records = vec![of(Pass::Shared, 2.0), of(Pass::BackedClone, 1.0)];
-        let document = Document::here(records).unwrap();
-        assert_eq!(cell.ratio(&document, Pass::Shared, Pass::BackedClone).unwrap().value, 2.0);
-        assert!(cell.ratio(&document, Pass::Shared, Pass::Unbacked).is_none());
-    }
 }

@@ -11,7 +11,7 @@ use crate::subjects::vm_host::{Host, MemoryPages, Template, ended, expect, shape
 /// Boots and clones one guest of each kind a round.
 pub fn measure(host: &Host, size: u64, pages: &[MemoryPages], rounds: usize, run: &mut Run) -> Result {
     let cell = |access| pages.iter().map(move |&pages| Cell { access, pages });
-    let cells: Vec<Cell> = Access::ALL.into_iter().flat_map(cell).collect();
+    let cells: Vec<Cell> = Access::all().flat_map(cell).collect();
     let mut huge_fractions = vec![0.0; cells.len()];
     let stage = format!("four passes over {}", Size(size));
     let taken = run.sample(&stage, Effort::rounds(rounds), cells.len(), size, |cell, round| {

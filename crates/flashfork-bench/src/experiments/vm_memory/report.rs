@@ -15,11 +15,11 @@ pub fn render_all(document: &Document) -> String {
         show(size),
         touched(size)
     );
-    let all = Access::ALL.into_iter().flat_map(|access| MemoryPages::ALL.map(|pages| Cell { access, pages }));
-    let cells = all.filter(|cell| Pass::ALL.iter().any(|&pass| cell.find(document, pass).is_some()));
+    let all = Access::all().flat_map(|access| MemoryPages::all().map(move |pages| Cell { access, pages }));
+    let cells = all.filter(|cell| Pass::all().any(|pass| cell.find(document, pass).is_some()));
     let row = |cell: Cell| {
         let mut row = vec![cell.access.as_ref().to_owned(), cell.pages.as_ref().to_owned()];
-        row.extend(Pass::ALL.map(|pass| median_time(cell.find(document, pass))));
+        row.extend(Pass::all().map(|pass| median_time(cell.find(document, pass))));
         let pairs =
             [(Pass::Shared, Pass::Unbacked), (Pass::Shared, Pass::BackedClone), (Pass::BackedClone, Pass::Backed)];
         row.extend(pairs.map(|(pass, other)| shown(cell.ratio(document, pass, other))));

@@ -1,8 +1,7 @@
 //! A daemon of the experiment's own, and its requests.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Child;
 use std::{os::unix::net::UnixStream, os::unix::process::CommandExt};
 
 use flashfork_proto::{agent::Client, api};

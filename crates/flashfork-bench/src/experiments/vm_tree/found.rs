@@ -28,15 +28,11 @@ pub const MAPPED: &str = "mapped memory";
 pub type Measure = (&'static str, &'static str);
 
 #[derive(Default)]
-pub struct Found(pub Visit<Measure>);
+pub struct Found(pub Vec<(Measure, f64)>);
 
 impl Found {
-    /// One sample more.
     pub fn add(&mut self, node: &'static str, what: &'static str, sample: f64) {
-        match self.0.iter_mut().find(|(measure, _)| *measure == (node, what)) {
-            Some((_, samples)) => samples.push(sample),
-            None => self.0.push(((node, what), vec![sample])),
-        }
+        self.0.push(((node, what), sample));
     }
 }
 

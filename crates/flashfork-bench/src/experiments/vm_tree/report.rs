@@ -24,26 +24,3 @@ pub fn render_all(document: &Document) -> String {
         [titled(TITLE, "way | node || start | least–most | ÷ boots | own | shared | mapped (PSS) | n", rows)],
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::EXPERIMENT;
-    use super::super::found::{APPLICATION, row};
-    use super::*;
-
-    #[test]
-    fn nodes_stand_beside_boots_of_the_same_kind() {
-        let of = |(way, seconds)| {
-            [(START, 1e6), (OWN, 1048576.0)].map(|(what, unit)| {
-                let row = row(way, (APPLICATION, what), "their memory cgroup");
-                row.record(EXPERIMENT, vec![seconds * unit; 6]).unwrap()
-            })
-        };
-        let records = [(WAYS[0], 1.0), (BOOTS, 8.0)].into_iter().flat_map(of).collect();
-        let shown = render_all(&Document::here(records).unwrap());
-        for wanted in ["tree", "separate boots", "8.00 s", "0.12 ×", "8.0 MB"] {
-            assert!(shown.contains(wanted), "{wanted}: {shown}");
-        }
-        assert!(!shown.contains("separate templates"), "{shown}");
-    }
-}

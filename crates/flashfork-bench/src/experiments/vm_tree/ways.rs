@@ -1,6 +1,6 @@
 //! The tree of templates, a template for each application, and a boot for each.
 
-use std::{fs::File, time::Instant};
+use std::fs::File;
 
 use flashfork_proto::api::{Clone, Forked, Template};
 use flashfork_proto::shape::Shape;

@@ -1,8 +1,6 @@
 //! One command, timed as a shell sees it.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::{io::Read, time::Instant};
+use std::io::Read;
 
 use super::program::Program;
 use crate::prelude::*;
@@ -12,7 +10,7 @@ use crate::subjects::command::{self, Printed, last_line, printed};
 pub const LINE: &[u8] = b"1\n";
 
 /// How a program is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum Way {
     /// Started anew.
@@ -22,10 +20,6 @@ pub enum Way {
     /// Clones one by one.
     #[strum(serialize = "clone-busy")]
     Busy,
-}
-
-impl Way {
-    pub const ALL: [Self; 3] = [Self::Cold, Self::Clone, Self::Busy];
 }
 
 /// What one run took.
@@ -40,7 +34,7 @@ pub struct Taken {
 }
 
 /// The commands of one program.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Runs {
     program: Program,
     flashfork: PathBuf,

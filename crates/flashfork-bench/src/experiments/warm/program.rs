@@ -6,7 +6,7 @@ use clap::ValueEnum;
 const PYTHON: &str = "/usr/bin/python3";
 
 /// A program of the experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Program {
     /// A dynamic C program that does nothing, which is only started anew: what a process costs
@@ -28,10 +28,6 @@ pub enum Program {
 }
 
 impl Program {
-    /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::CDynamic, Self::CStatic, Self::True, Self::Python, Self::Numpy, Self::Perl, Self::Ruby];
-
     /// What it is, for people.
     pub fn title(self) -> &'static str {
         match self {

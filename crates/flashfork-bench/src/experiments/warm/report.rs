@@ -15,7 +15,7 @@ pub fn render_all(document: &Document) -> String {
     let of = |program: Program, way: Way, measure: Measure| {
         document.find(EXPERIMENT, way, json!({ "program": program.as_ref(), "measure": measure.as_ref() }))
     };
-    let rows = Program::ALL
+    let rows = Program::all()
         .into_iter()
         .filter(|program| of(*program, Way::Cold, Measure::Whole).is_some())
         .map(|program| row(program, |way, measure| of(program, way, measure)));

@@ -1,8 +1,5 @@
 //! All programs, started anew and cloned, in turn.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
-
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::command::{Runs, Way};
@@ -29,7 +26,7 @@ const IN_A_ROW: usize = 10;
 /// A clone has told its end, and takes its memory apart; no longer than this.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Measure {
     /// Start of the command until its end is seen, in microseconds.
@@ -90,9 +87,7 @@ pub fn measure(options: &WarmOptions, flashfork: &Path, run: &mut Run) -> Result
     }
     let mut cells = Vec::new();
     for (index, subject) in subjects.iter().enumerate() {
-        cells.extend(
-            Way::ALL.into_iter().filter(|way| *way == Way::Cold || subject.template.is_some()).map(|w| (index, w)),
-        );
+        cells.extend(Way::all().filter(|way| *way == Way::Cold || subject.template.is_some()).map(|w| (index, w)));
     }
     let taken = run.sample("programs and their clones", options.effort(), cells.len(), 11, |cell, _| {
         let (index, way) = cells[cell];

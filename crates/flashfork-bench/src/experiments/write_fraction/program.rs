@@ -1,8 +1,7 @@
 //! The programs that are run: a command given, or one of the ready runs.
 
 use std::io::{Read, Write};
-use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::ExitStatus;
 use std::{ffi::OsString, os::unix::net::UnixStream};
 
 use flashfork_advise::{Program as Started, Ran};
@@ -48,7 +47,6 @@ update t set k = k + 1, text = 'new' || substr(text, 4) where id % 100 = 0;
 ";
 
 /// How a program is brought to its two moments.
-#[derive(Debug)]
 enum Pace {
     /// After a time, and after another; sooner when it stops itself.
     Timed { after: Duration, during: Duration },
@@ -59,7 +57,6 @@ enum Pace {
 }
 
 /// A running program. Dropping it ends it.
-#[derive(Debug)]
 pub struct Program {
     started: Started,
     pace: Pace,

@@ -1,7 +1,5 @@
 //! The runs: two looks each, what changed between them.
 
-use std::time::Duration;
-
 use flashfork_advise::look::{Change, GRANULES, look, second_look, visit};
 
 use super::program::{Program, name};
@@ -21,7 +19,7 @@ pub fn measure(options: &WriteFractionOptions, run: &mut Run) -> Result {
         let start = || Program::command(&options.command, options.after, options.during);
         return program(options.runs, start, run);
     }
-    for ready in each_once(options.ready.as_deref().unwrap_or(&Ready::ALL).iter().copied()) {
+    for ready in each_once(options.ready.as_deref().unwrap_or(Ready::VARIANTS).iter().copied()) {
         run.go_on()?;
         if run.no_time_for(name(ready)) {
             continue;

@@ -20,7 +20,7 @@ pub fn figure(document: &Document) -> Result<Option<Figure>> {
             let found = of(document, EXPERIMENT, &wanted).filter(|record| record.method == way && record.p50 > 0.0);
             line(way, found.filter_map(|record| Some((record.float("size")?, record.p50))))
         };
-        let series: Vec<Series> = Way::ALL.into_iter().filter_map(|way| of_way(way.as_ref())).collect();
+        let series: Vec<Series> = Way::all().filter_map(|way| of_way(way.as_ref())).collect();
         plots.push(Plot {
             title: match then {
                 Then::Exit => "the child exits".to_owned(),

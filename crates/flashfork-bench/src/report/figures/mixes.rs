@@ -26,7 +26,7 @@ pub fn figure(document: &Document) -> Result<Option<Figure>> {
             title: format!("{mix} % read, {} % written", 100 - mix),
             x: linear("part of the memory gone through", shares.clone(), -4.0..104.0, percent),
             y: time_axis("", walks().map(|record| record.p50)),
-            series: Method::ALL.into_iter().filter_map(of_method).collect(),
+            series: Method::all().filter_map(of_method).collect(),
             size: (370, 260),
             names: 74,
         });

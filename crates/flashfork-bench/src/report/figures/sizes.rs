@@ -24,7 +24,7 @@ pub fn figure(document: &Document) -> Result<Option<Figure>> {
         let found = calls().filter(|(record, _)| record.method == method.as_ref());
         line(method.as_ref(), found.map(|(record, size)| (size, record.p50)))
     };
-    let series: Vec<Series> = Method::ALL.into_iter().filter_map(of_method).collect();
+    let series: Vec<Series> = Method::all().filter_map(of_method).collect();
     let plot = Plot {
         title: String::new(),
         x: memory_axis(&sizes, sizes.clone()),

@@ -19,7 +19,7 @@ const CATEGORIES: [&str; 6] = ["tools", "books", "paint", "seeds", "lamps", "rop
 const STATES: [&str; 3] = ["open", "paid", "cancelled"];
 
 /// Rows per table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Rows {
     pub customers: u64,
     pub products: u64,

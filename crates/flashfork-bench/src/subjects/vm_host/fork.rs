@@ -1,7 +1,6 @@
 //! Live forks, as the daemon makes them.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
 
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{FromShell, Pause, ToShell};
@@ -11,7 +10,6 @@ use super::{Template, expect, until, vm};
 use crate::prelude::*;
 
 /// A live fork as its client saw it.
-#[derive(Debug)]
 pub struct Forked {
     /// How long the guest stood still.
     pub pause: Pause,

@@ -1,8 +1,10 @@
 //! Linux in shells: Debian's cloud kernel with the agent, with a disk or without.
 
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
-use std::{fs::File, os::fd::AsFd, os::unix::net::UnixStream, path::Path};
+use std::{
+    fs::File,
+    os::{fd::AsFd, unix::net::UnixStream},
+};
 
 use flashfork_image::guest::{CMDLINE, Guest, default_guest};
 use flashfork_proto::agent::{self, Client, Exec, Exit};

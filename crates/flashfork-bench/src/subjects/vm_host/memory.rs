@@ -15,7 +15,7 @@ const CHUNK: usize = HUGE as usize;
 const PAGE: usize = 4096;
 
 /// What guest memory is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum MemoryPages {
     /// 4 KB pages.
@@ -29,8 +29,6 @@ pub enum MemoryPages {
 }
 
 impl MemoryPages {
-    pub const ALL: [Self; 3] = [Self::Small, Self::Thp, Self::Hugetlb];
-
     pub fn of_shape(self) -> Pages {
         match self {
             Self::Small | Self::Thp => Pages::Small,

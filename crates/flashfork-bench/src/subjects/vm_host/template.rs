@@ -1,7 +1,6 @@
 //! Templates and their clones.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
 use std::{fs::File, sync::Arc};
 
 use flashfork_proto::shell::{Claim, ClaimTimes, FromShell, Go, Origin, Renewal, Run, ToShell};
@@ -13,7 +12,6 @@ use super::{CID, MemoryPages, PATIENCE, huge_share, resident, until, vm};
 use crate::prelude::*;
 
 /// What clones are made of.
-#[derive(Debug)]
 pub struct Template {
     pub shape: Shape,
     pub pages: MemoryPages,
@@ -27,7 +25,7 @@ pub struct Template {
 }
 
 /// A claim as its client saw it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Claimed {
     /// From before the request was encoded until the answer, which comes with the guest's first exit.
     pub total: Duration,

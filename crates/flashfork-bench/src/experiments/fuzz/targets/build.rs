@@ -1,8 +1,7 @@
 //! The programs of a target: its library compiled once with AFL's instrumentation, and linked for each way.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
-use std::{fs, io, process::Command};
+use std::{fs, io};
 
 use super::super::target::{COMPILER, compiler_version};
 use super::{found::Build, way::Way};
@@ -21,7 +20,6 @@ pub struct Builder {
 }
 
 /// The programs of one build of a target.
-#[derive(Debug)]
 pub struct Built(PathBuf);
 
 impl Built {

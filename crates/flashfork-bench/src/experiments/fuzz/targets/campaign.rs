@@ -1,9 +1,5 @@
 //! One campaign of `afl-fuzz` in one way, and the times of single inputs without it.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
 use std::os::unix::process::CommandExt;
 
 use super::super::process::{self, Fuzzer};

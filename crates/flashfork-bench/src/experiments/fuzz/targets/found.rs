@@ -7,21 +7,20 @@ const RATE: &str = "executions of a target";
 const SINGLE: &str = "one input of a target";
 
 /// A target, with or without AddressSanitizer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Build {
     pub target: Target,
     pub sanitized: bool,
 }
 
 /// One way's campaign in one slice of time.
-#[derive(Debug)]
 pub struct Slice {
     pub way: Way,
     pub afl: AflStats,
 }
 
 /// What one input takes, in microseconds, the mean over many.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Times {
     /// In one process.
     pub bare: f64,

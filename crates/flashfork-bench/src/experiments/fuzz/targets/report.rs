@@ -28,7 +28,7 @@ fn account(build: Build, document: &Document, way: Way) -> Option<(f64, f64, u64
 fn throughput(document: &Document) -> String {
     let rows = |build: Build| {
         let plain = account(build, document, Way::ForkServer).map(|(rate, ..)| rate);
-        Way::ALL.into_iter().filter_map(move |way| {
+        Way::all().filter_map(move |way| {
             let (rate, stability, edges) = account(build, document, way)?;
             Some(vec![
                 build.name(),

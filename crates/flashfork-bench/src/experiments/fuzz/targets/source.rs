@@ -1,7 +1,5 @@
 //! The sources of targets: Debian's packages, brought by apt without a change to this host, and kept.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::{fs, io};
 
 use flate2::read::GzDecoder;

@@ -1,13 +1,12 @@
 //! What is fuzzed: where its source lies, how it is compiled, and what AFL begins with.
 
-use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use super::super::corpus;
 use crate::prelude::*;
 
 /// A library that is fuzzed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, strum::AsRefStr)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, strum::AsRefStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Target {
     /// Images.

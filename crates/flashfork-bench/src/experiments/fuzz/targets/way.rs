@@ -1,7 +1,7 @@
 //! The ways to fuzz a target.
 
 /// A way to give each input its state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::AsRefStr, strum::Display)]
+#[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr, strum::Display, strum::VariantArray)]
 pub enum Way {
     #[strum(serialize = "fork server")]
     ForkServer,
@@ -14,9 +14,4 @@ pub enum Way {
     /// AFL's persistent loop as it is.
     #[strum(serialize = "persistent loop")]
     Persistent,
-}
-
-impl Way {
-    /// In table order.
-    pub const ALL: [Way; 4] = [Way::ForkServer, Way::Shim, Way::Rollback, Way::Persistent];
 }

@@ -2,7 +2,7 @@
 //! script that starts it, which afl-fuzz can start, too.
 
 use std::fs::{self, File, Permissions};
-use std::{os::unix::fs::PermissionsExt, path::Path};
+use std::os::unix::fs::PermissionsExt;
 
 use flashfork_image::guest::SERIES;
 use flashfork_image::{KernelFiles, Tree};

@@ -10,7 +10,7 @@ const SIZE: u64 = 1 << 30;
 pub fn render(document: &Document) -> Option<String> {
     let find =
         |method: Method, measure| document.find(EXPERIMENT, method, json!({ "machine": "qemu", "measure": measure }));
-    let any = Method::ALL.into_iter().find_map(|method| find(method, EXECUTION))?;
+    let any = Method::all().find_map(|method| find(method, EXECUTION))?;
     let (size, resident) = (any.number("size")?, any.observed.get("resident_bytes").and_then(Value::as_u64)?);
     // How many times as many executions as plain forks on 4 KB pages.
     let faster = |method| ratio_of(find(Method::Fork4k, EXECUTION), find(method, EXECUTION));
@@ -35,6 +35,6 @@ pub fn render(document: &Document) -> Option<String> {
     let found = if size == SIZE { faster(Method::Seal) } else { None };
     let what = "QEMU with a guest of 1G, executions a second: sealed ÷ fork on 4 KB pages";
     let headers = "way || fork | execution | least–90 % | a second | ÷ fork-4k | n";
-    let table = titled(&heading, headers, Method::ALL.into_iter().filter_map(row));
+    let table = titled(&heading, headers, Method::all().filter_map(row));
     Some(page(document, [table, promises(&[Target::at_least(what, 1.6, found)])]))
 }

@@ -2,9 +2,14 @@
 
 use std::io::{self, ErrorKind, PipeReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::{fs::File, os::fd::AsRawFd, os::unix::fs::FileExt, os::unix::net::UnixStream, time::Instant};
+use std::process::{Child, ExitStatus};
+use std::{
+    fs::File,
+    os::{
+        fd::AsRawFd,
+        unix::{fs::FileExt, net::UnixStream},
+    },
+};
 
 use flashfork_core::environment::{STATS, TRUST};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -33,7 +38,6 @@ pub struct Setup<'a> {
 }
 
 /// A running QEMU. Dropping it ends it.
-#[derive(Debug)]
 pub struct Server {
     pub method: Method,
     /// Bytes that it had in memory before its first fork.
@@ -47,7 +51,6 @@ pub struct Server {
 }
 
 /// One execution, in microseconds.
-#[derive(Debug)]
 pub struct Execution {
     pub whole: f64,
     pub fork: f64,
