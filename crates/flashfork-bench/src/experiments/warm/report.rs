@@ -16,7 +16,6 @@ pub fn render_all(document: &Document) -> String {
         document.find(EXPERIMENT, way, json!({ "program": program.as_ref(), "measure": measure.as_ref() }))
     };
     let rows = Program::all()
-        .into_iter()
         .filter(|program| of(*program, Way::Cold, Measure::Whole).is_some())
         .map(|program| row(program, |way, measure| of(program, way, measure)));
     let headers = "program || started anew | clone | 10–90 % | faster | first line: anew | clone | clone after clone | \
