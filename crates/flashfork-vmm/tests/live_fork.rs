@@ -41,8 +41,8 @@ fn fork(machine: &mut Machine, origin: &Frozen, signalled: bool) -> Frozen {
     Frozen { ram: origin.ram.with(deltas.ram, u64::MAX).unwrap(), disks: Vec::new(), state }
 }
 
-/// Until the guest has written all its pages: a clone is asked that counts no further, for it has its character before it
-/// runs.
+/// Until the guest has written all its pages: a clone is asked that counts no further, for it has its character before
+/// it runs.
 fn wait_until_it_counts(kvm: &Kvm, machine: &mut Machine, origin: &Frozen) -> Frozen {
     loop {
         let frozen = fork(machine, origin, false);
