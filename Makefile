@@ -10,7 +10,8 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 export CARGO
 
 # What only the benchmarks need.
-BENCH_PACKAGES := afl++ bzip2 emacs-nox hyperfine linux-perf nailgun nodejs openjdk-17-jdk-headless perl python3 python3-numpy python3-pandas qemu-system-x86 redis-server ruby sqlite3 stress-ng
+BENCH_PACKAGES := afl++ bc binutils bison busybox-static bzip2 ccache e2fsprogs emacs-nox flex hyperfine libelf-dev linux-perf mmdebstrap nailgun \
+	nodejs openjdk-17-jdk-headless patch perl python3 python3-numpy python3-pandas qemu-system-x86 redis-server rsync ruby sqlite3 stress-ng xz-utils
 
 .PHONY: all build wheel demo check test test-core test-command test-python test-runtimes test-vm test-kernel test-all bench figures bench-vm-lab install uninstall clean
 
@@ -46,7 +47,7 @@ test:
 test-all:
 	@scripts/test --record tests/RESULTS.md all
 
-# Takes the records of docs/FIGURES.md: an hour and a half, on a machine that does nothing else. RUNS names some of them.
+# Takes the records of docs/FIGURES.md: two and a half hours, on a machine that does nothing else. RUNS names some of them.
 bench: build
 	@scripts/need-packages $(BENCH_PACKAGES)
 	@FLASHFORK=$(FLASHFORK) scripts/measure $(RUNS)
