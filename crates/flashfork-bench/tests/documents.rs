@@ -100,3 +100,55 @@ fn the_pictures_follow_from_the_committed_records() {
         is_or_becomes(&docs.join(picture), &experiments::figure(records(name)).unwrap());
     }
 }
+
+/// Every experiment without records, and in every file without those of one method.
+#[test]
+fn what_was_not_measured_has_no_row_and_keeps_no_promise() {
+    let empty = Document::here(Vec::new()).unwrap();
+    for entry in experiments::ALL {
+        let page = entry.page(&empty);
+        assert!(!page.lines().any(|line| line.ends_with(" yes") || line.ends_with(" no")), "{}: {page}", entry.name);
+    }
+    let files = std::fs::read_dir(project().join("docs/records")).unwrap();
+    let mut pages = 0;
+    for file in files.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
+        let whole = records(file.split('.').next().unwrap());
+        let pairs: BTreeMap<_, _> = whole.records.iter().map(|record| (&record.experiment, &record.method)).collect();
+        for (experiment, method) in pairs {
+            let Some(entry) = experiments::ALL.iter().find(|entry| entry.name == *experiment) else { continue };
+            let mut part = whole.clone();
+            part.records.retain(|record| (&record.experiment, &record.method) != (experiment, method));
+            let page = entry.page(&part);
+            let place = format!("{file}: {experiment} without {method}: {page}");
+            assert!(!page.contains("NaN") && !page.contains("inf "), "{place}");
+            let lines: Vec<_> = page.lines().collect();
+            // Headers stand above a rule, and may be called so.
+            let mut rows = lines.windows(2).filter(|pair| pair[0].starts_with(' ') && !pair[1].starts_with('─'));
+            assert!(!rows.any(|row| row[0].split("  ").any(|cell| cell.trim() == method)), "{place}");
+            pages += 1;
+        }
+    }
+    assert!(pages > 30, "{pages}");
+}
+
+#[test]
+fn a_fork_of_a_machine_whose_writes_were_not_seen_says_so() {
+    let mut document = records("vm-fork").clone();
+    let entry = experiments::ALL.iter().find(|entry| entry.name == "vm-fork").unwrap();
+    assert!(!entry.page(&document).contains("before Linux 6.7"));
+    for record in &mut document.records {
+        if let Some(tracked) = record.observed.get_mut("tracked") {
+            *tracked = false.into();
+        }
+    }
+    assert!(entry.page(&document).contains("before Linux 6.7"));
+}
+
+#[test]
+fn a_picture_says_on_which_host_whatever_that_is_called() {
+    let mut document = records("all").clone();
+    document.host.cpu = "<R&D> \"chip\"".into();
+    let svg = experiments::figure(&document).unwrap();
+    let tree = roxmltree::Document::parse(&svg).unwrap();
+    assert!(tree.descendants().any(|node| node.text().is_some_and(|text| text.contains(&document.host.line()))));
+}
