@@ -170,6 +170,15 @@ impl Driver {
         self.memory.load(self.rings[queue].used(2), Ordering::Acquire).unwrap()
     }
 
+    /// Waits, without sleeping, until that reaches `count`.
+    pub(super) fn spin_until_used(&self, queue: usize, count: u16) {
+        let end = Instant::now() + Duration::from_secs(120);
+        while count.wrapping_sub(self.used_so_far(queue)).cast_signed() > 0 {
+            assert!(Instant::now() < end, "the device has given back {} of {count}", self.used_so_far(queue));
+            std::hint::spin_loop();
+        }
+    }
+
     pub(super) fn used_within(&mut self, queue: usize, patience: Duration) -> Option<(u16, u32)> {
         let ring = &mut self.rings[queue];
         let end = Instant::now() + patience;

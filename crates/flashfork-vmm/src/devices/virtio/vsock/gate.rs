@@ -16,7 +16,7 @@ pub(super) enum Gate {
     Open,
     /// The guest must be told.
     Closed,
-    /// It was told, with so many events.
+    /// It was told, and has understood when its event buffers reach this place of the ring.
     Told(u16),
 }
 
@@ -39,14 +39,15 @@ impl Vsock {
                 queues.push(EVENT, head, 4)?;
                 told += 1;
             }
+            // Those that a pause has kept from being taken are no answers.
             if told > 0 {
-                self.gate = Gate::Told(told);
+                self.gate = Gate::Told(there.wrapping_add(told));
             }
         }
-        if let Gate::Told(told) = self.gate {
+        if let Gate::Told(answered) = self.gate {
             loop {
                 let there = queues.avail(EVENT)?;
-                if there.wrapping_sub(queues.queues[EVENT].next_avail()) >= told {
+                if there.wrapping_sub(answered).cast_signed() >= 0 {
                     self.gate = Gate::Open;
                     break;
                 }
