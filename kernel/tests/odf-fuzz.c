@@ -251,7 +251,7 @@ int main(int argc, char **argv)
 	time_t end;
 
 	if (argc < 3)
-		return 0;	/* What a child executes. */
+		return 0;	/* What a child executes, and who has forgotten SECONDS SEED. */
 	end = time(NULL) + atol(argv[1]);
 	rng = atol(argv[2]) | 1UL << 32;
 	dprintf(1, "# seed %s\n", argv[2]);
@@ -259,8 +259,10 @@ int main(int argc, char **argv)
 		fds[i] = memfd_create("odf-fuzz", 0);
 	if (mmap(all, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != all ||
 	    mmap(arena, KEPT, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != arena || !odf_write_sysctl(1) ||
-	    ftruncate(fds[0], SIZE) || setrlimit(RLIMIT_AS, &limit) || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	    ftruncate(fds[0], SIZE) || setrlimit(RLIMIT_AS, &limit) || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) {
+		perror("odf-fuzz can't be set up; is this a guest of the lab?");
 		return 3;
+	}
 	restore();
 	for (unsigned long i = 0; i < PAGES; i++)
 		*(uint64_t *)(arena + i * PAGE) = kept[i] = i;
@@ -269,6 +271,10 @@ int main(int argc, char **argv)
 		pid_t worker[3] = {}, pid = 0, group = fork();
 
 		memset(all->pid, 0, sizeof(all->pid));
+		if (group < 0) {
+			perror("fork");
+			return 3;
+		}
 		if (!group) {
 			setpgid(0, 0);
 			sleep(10);
