@@ -6,7 +6,7 @@ mod here;
 use std::process::{Command, ExitCode, Stdio};
 
 use flashfork_bench::experiments;
-use flashfork_measure::{BenchError, Progress, Result, experiment::Entry};
+use flashfork_measure::{BenchError, Progress, Record, Result, experiment::Entry};
 use here::run;
 use libtest_mimic::{Failed, Trial};
 
@@ -108,6 +108,9 @@ fn keeps_what_it_measured(entry: Entry) -> Result<(), Failed> {
     assert!(progress.interrupted(), "it ended before it was interrupted");
     assert!(!outcome.document.records.is_empty(), "nothing was kept");
     assert!(outcome.document.records.iter().all(|record| record.experiment == entry.name));
+    // What is sampled in one stage is interrupted as a whole.
+    let ended = |record: &Record| record.observed.get("ended").is_some_and(|ended| ended == "interrupted");
+    assert!(entry.name != "creation" || outcome.document.records.iter().all(ended), "{:?}", outcome.document.records);
     let said = outcome.document.missing.iter().any(|missing| missing.reason.contains("interrupted"));
     assert!(said && outcome.table.contains("interrupted"), "{}", outcome.table);
     Ok(())

@@ -18,6 +18,7 @@ use memory::{
     write,
 };
 use other::Other;
+use std::os::{fd::AsRawFd, unix::fs::OpenOptionsExt};
 use std::{fs, sync::atomic::Ordering::SeqCst};
 
 /// Rounds before what a test is about, so that what is written each time is known.
@@ -334,13 +335,13 @@ fn what_the_program_writes_to_its_code_by_its_own_means_goes_back() {
 }
 
 /// Puts something else in the place of those of the engine's descriptors that lead to such a file.
-fn replace_engines(wanted: &str, by: impl Fn() -> i32) {
+fn replace_engines(wanted: &str, by: i32) {
     for entry in fs::read_dir("/proc/self/fd").unwrap().flatten() {
         let Ok(leads_to) = fs::read_link(entry.path()) else { continue };
         let number: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
         if leads_to.to_str().unwrap().ends_with(wanted) && number > 100 {
             // SAFETY: the engine takes that into account.
-            assert_eq!(unsafe { libc::dup2(by(), number) }, number);
+            assert_eq!(unsafe { libc::dup2(by, number) }, number);
         }
     }
 }
@@ -349,7 +350,7 @@ fn replace_engines(wanted: &str, by: impl Fn() -> i32) {
 fn descriptors_of_the_engine_s_may_be_replaced() {
     for wanted in ["pagemap", "statm", "fd", "[userfaultfd]"] {
         in_child(|| {
-            let replace = || replace_engines(wanted, || 0);
+            let replace = || replace_engines(wanted, 0);
             filled(pages(16), 16, &[&replace, NOTHING, NOTHING, &replace, NOTHING]);
         });
     }
@@ -359,9 +360,11 @@ fn descriptors_of_the_engine_s_may_be_replaced() {
 #[test]
 fn a_page_map_that_can_not_be_read_any_more_is_opened_again() {
     in_child!();
-    // SAFETY: a name that ends.
-    let path = || unsafe { libc::open(c"/proc/self/pagemap".as_ptr(), libc::O_PATH) };
-    filled(pages(16), 16, &[&|| replace_engines("pagemap", path), NOTHING, NOTHING]);
+    let replace = || {
+        let path = fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open("/proc/self/pagemap").unwrap();
+        replace_engines("pagemap", path.as_raw_fd());
+    };
+    filled(pages(16), 16, &[&replace, NOTHING, NOTHING]);
 }
 
 /// That none of the numbers is taken any more from which the tests duplicate.

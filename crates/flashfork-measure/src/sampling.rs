@@ -237,6 +237,13 @@ mod tests {
     }
 
     #[test]
+    fn single_samples_become_those_of_each_measure_in_the_order_these_came() {
+        let samples = [("exit", 2.0), ("cycle", 5.0), ("exit", 4.0), ("cycle", 9.0)];
+        assert_eq!(by_measure(samples), [("exit", vec![2.0, 4.0]), ("cycle", vec![5.0, 9.0])]);
+        assert!(by_measure::<&str>([]).is_empty());
+    }
+
+    #[test]
     fn steady_cells_end_at_the_least_and_noisy_ones_go_on_until_they_are_precise() {
         let steady = run(&EFFORT, &[(10.0, 0.001), (99.0, 0.001)]);
         assert_eq!((steady.ended, rounds(&steady, 0)), (Ended::Precise, 5));

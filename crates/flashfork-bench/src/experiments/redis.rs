@@ -174,8 +174,9 @@ fn report(document: &Document) -> String {
     let rate =
         |method: &Method| shown(of(method, json!({ "measure": "rate" })).map(|found| format!("{:.0}/s", found.p50)));
     latency.push(["answers".to_owned()].into_iter().chain(here.iter().map(rate)).collect());
-    let names: Vec<&str> = here.iter().map(|method| method.as_ref()).collect();
-    let headers = format!("latency || {} | paper: fork | paper: on demand", names.join(" | "));
+    let names: Vec<&str> =
+        here.iter().map(|method| method.as_ref()).chain(["paper: fork", "paper: on demand"]).collect();
+    let headers = format!("latency || {}", names.join(" | "));
     let forks = here.iter().filter_map(|method| {
         let found = of_forks(method)?;
         let [median, least, most] = [found.p50, found.min, found.max].map(time);

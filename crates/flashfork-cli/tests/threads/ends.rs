@@ -61,8 +61,9 @@ int main(int argc, char **argv) {
 fn both_threads_have_what_the_kernel_hands_on_from_their_caller() {
     let program = Program::new(KERNEL);
     program.warm(&[]);
+    let hard = rustix::process::getrlimit(rustix::process::Resource::Stack).maximum.unwrap_or(libc::RLIM_INFINITY);
     let under = |mut command: Command| {
-        let set = || {
+        let set = move || {
             // SAFETY: takes numbers, and a structure that is a local.
             unsafe {
                 libc::sched_setscheduler(0, libc::SCHED_BATCH, &libc::sched_param { sched_priority: 0 });
@@ -70,7 +71,7 @@ fn both_threads_have_what_the_kernel_hands_on_from_their_caller() {
                 libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
                 libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
             }
-            limit(libc::RLIMIT_STACK, 5_000_000, libc::RLIM_INFINITY);
+            limit(libc::RLIMIT_STACK, 5_000_000, hard);
             fs::write("/proc/self/coredump_filter", "0x13").unwrap();
         };
         command.before(set).output().unwrap()

@@ -41,7 +41,8 @@ fn all_get_what_one_has_warmed(place: &Place, clone: &[&str]) {
         write(place, "mine.py", &format!("value = {round}\n"));
         let words = [clone, &["t", "-c", "import mine; print(mine.value)"]].concat();
         for output in place.together(16, &words) {
-            assert_eq!((stdout(&output), output.status.code()), (&*format!("{round}\n"), Some(0)));
+            let wanted = (&*format!("{round}\n"), Some(0));
+            assert_eq!((stdout(&output), output.status.code()), wanted, "{}", stderr(&output));
         }
         assert_eq!(fs::read_to_string(place.at("log")).unwrap().len(), round);
     }

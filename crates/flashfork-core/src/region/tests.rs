@@ -48,7 +48,7 @@ fn intact(region: &mut Region) -> bool {
 #[track_caller]
 fn goes_back(region: &mut Region, context: &str) {
     region.rollback().unwrap();
-    assert!(intact(region), "{context}");
+    assert!(intact(region), "{context}: it is not what it was");
 }
 
 /// Writes to that byte of each page, after which it is another.
