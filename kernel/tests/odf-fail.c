@@ -7,6 +7,7 @@
  */
 #include "odf_util.h"
 
+#include <errno.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
@@ -111,6 +112,21 @@ static int do_protect(void)
 static int do_lock(void)
 {
 	return mlock(part(), LENGTH);
+}
+
+static int do_lock_all(void)
+{
+	return mlockall(MCL_CURRENT);
+}
+
+/* Locked memory can't be discarded. */
+static bool locked_if_done(int result)
+{
+	if (!result && (!madvise(part(), LENGTH, MADV_DONTNEED) || errno != EINVAL)) {
+		printf("# mlockall() has left memory unlocked\n");
+		return false;
+	}
+	return holds(area, FROM, TO, 0);
 }
 
 static int do_dontneed(void)
@@ -223,6 +239,7 @@ static const struct {
 	{ "read() into it", do_syscall_write, zero_or_not },
 	{ "mprotect", do_protect, unchanged },
 	{ "mlock", do_lock, unchanged },
+	{ "mlockall", do_lock_all, locked_if_done },
 	{ "MADV_DONTNEED", do_dontneed, zero_if_done },
 	{ "MADV_FREE", do_free, unchanged },
 	{ "mmap over it", do_replace, zero_if_done },

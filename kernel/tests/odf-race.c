@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Races between CPUs: threads that spin reading while other threads of their process write, discard, replace
- * and move the same memory, while relatives that share its page tables do the same to theirs, and while the
- * kernel moves its pages. A
- * reader must never see what a relative wrote after the fork between them.
+ * Races between CPUs: threads that spin reading, and asking mincore(), while other threads of their process write,
+ * discard, replace and move the same memory, while relatives that share its page tables do the same to theirs, and
+ * while the kernel moves its pages. A reader must never see what a relative wrote after the fork between them.
  *
  *   odf-race [SECONDS]
  *
@@ -49,11 +48,15 @@ static uint64_t value(uint64_t round)
 static void *reader(void *arg)
 {
 	unsigned long page = (unsigned long)arg * 97;
+	static unsigned char there[PAGES];
 
 	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
 		uint64_t v, who, round;
 
 		page = (page + 1) % PAGES;
+		/* Takes the locks of tables that relatives free. */
+		if (!(page % 64) && mincore(area, SIZE, there))
+			_exit(3);
 		v = *(volatile uint64_t *)(area + page * PAGE);
 		if (!v)
 			continue;
