@@ -24,13 +24,15 @@ echo "Building the C library ($profile), shared and static ..."
 "$CARGO" rustc --quiet --lib --profile "$profile" --crate-type cdylib,staticlib -- \
     -C link-arg="-Wl,-soname,libflashfork.so.$compatible"
 "$CARGO" build --quiet --lib --profile "$profile" --package flashfork-afl
+"$CARGO" build --quiet --example header --profile "$profile"
 
 case $profile in
 dev) built=$CARGO_TARGET_DIR/debug ;;
 *) built=$CARGO_TARGET_DIR/$profile ;;
 esac
 lib=$DESTDIR$prefix/lib
-install -D -m 644 -t "$DESTDIR$prefix/include" include/flashfork.h include/flashfork_afl.h ../flashfork-afl/include/flashfork_afl_loop.h
+"$built/examples/header" >"$built/flashfork.h"
+install -D -m 644 -t "$DESTDIR$prefix/include" "$built/flashfork.h" include/flashfork_afl.h ../flashfork-afl/include/flashfork_afl_loop.h
 install -D -m 644 -t "$lib" "$built/libflashfork.a" "$built/libflashfork_afl.a"
 install -D -m 755 "$built/libflashfork.so" "$lib/libflashfork.so.$version"
 ln -sf "libflashfork.so.$version" "$lib/libflashfork.so.$compatible"

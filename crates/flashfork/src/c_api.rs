@@ -1,4 +1,4 @@
-//! The C API; `include/flashfork.h` is made from this file and its neighbours (see `tests/header.rs`).
+//! The C API; `examples/header.rs` makes the header `flashfork.h` of this file and its neighbours.
 
 use crate::{Forked, OdfError, Pages, Reason, SealError, SealOptions, Threads};
 use libc::{c_char, c_int, c_void, pid_t};
