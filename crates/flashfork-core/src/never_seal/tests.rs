@@ -1,13 +1,5 @@
 use super::*;
 
-#[test]
-fn rows_stand_in_the_order_of_the_enum() {
-    for (i, row) in TABLE.iter().enumerate() {
-        assert_eq!(row.reason as usize, i, "{}", row.name);
-    }
-    assert_eq!(Reason::SharedDescriptors as usize + 1, TABLE.len());
-}
-
 /// What `judge` says of a VMA with these flags, more than the harmless ones of ordinary memory.
 fn judged(header: &str, flags: &str) -> Result<(), Reason> {
     let file = std::env::temp_dir().join(format!("flashfork-smaps-{}", std::process::id()));
