@@ -47,16 +47,22 @@ impl Limits {
 
     /// Bytes that can still be taken before something gives way.
     pub fn headroom(&self, buf: &mut [u8]) -> Result<u64> {
+        let mut left = u64::MAX;
+        self.each(buf, |bytes, _| left = left.min(bytes))?;
+        Ok(left)
+    }
+
+    /// Tells of every limit how many bytes can still be taken, and what sets it: a field of `/proc/meminfo`, or the
+    /// directory of a cgroup and the file there.
+    pub fn each(&self, buf: &mut [u8], mut tell: impl FnMut(u64, [&[u8]; 2])) -> Result<()> {
         let meminfo = read_file(c"/proc/meminfo", buf)?;
         let kilobytes = |key| field(meminfo, key).unwrap_or(0) * 1024;
-        let mut left = kilobytes(b"MemAvailable");
+        tell(kilobytes(b"MemAvailable"), [b"MemAvailable", b""]);
         if self.never_overcommit {
-            left = left.min(kilobytes(b"CommitLimit").saturating_sub(kilobytes(b"Committed_AS")));
+            tell(kilobytes(b"CommitLimit").saturating_sub(kilobytes(b"Committed_AS")), [b"CommitLimit", b""]);
         }
-        for h in self.hierarchies.iter().flatten() {
-            left = left.min(h.headroom(buf));
-        }
-        Ok(left)
+        self.hierarchies.iter().flatten().for_each(|h| h.each(buf, &mut tell));
+        Ok(())
     }
 }
 
@@ -113,22 +119,24 @@ fn append_own_path(h: &mut Hierarchy, root: &[u8], cgroups: &[u8]) -> Option<Pla
 }
 
 impl Hierarchy {
-    fn headroom(&self, buf: &mut [u8]) -> u64 {
-        let mut left = u64::MAX;
+    /// Tells of its own group and those above it.
+    fn each(&self, buf: &mut [u8], tell: &mut impl FnMut(u64, [&[u8]; 2])) {
         let mut len = self.len;
         while len >= self.mount {
-            left = left.min(self.headroom_at(len, buf));
+            if let Some((left, file)) = self.headroom_at(len, buf) {
+                tell(left, [&self.path[..len], file]);
+            }
             match self.path[..len].iter().rposition(|b| *b == b'/') {
                 Some(slash) if len > self.mount => len = slash.max(self.mount),
                 _ => break,
             }
         }
-        left
     }
 
-    /// Limit less use, plus the file cache the kernel would reclaim first. No limit, or no such file: all there is.
-    fn headroom_at(&self, len: usize, buf: &mut [u8]) -> u64 {
-        let (limits, usage, reclaimable): (&[&[u8]], &[u8], [&[u8]; 2]) = match self.version {
+    /// Limit less use, plus the file cache the kernel would reclaim first; and the file of the limit. None without a
+    /// limit, or such a file.
+    fn headroom_at(&self, len: usize, buf: &mut [u8]) -> Option<(u64, &'static [u8])> {
+        let (limits, usage, reclaimable): (&[&'static [u8]], &[u8], [&[u8]; 2]) = match self.version {
             2 => (&[b"/memory.max", b"/memory.high"], b"/memory.current", [b"inactive_file", b"active_file"]),
             _ => (
                 &[b"/memory.limit_in_bytes"],
@@ -136,14 +144,13 @@ impl Hierarchy {
                 [b"total_inactive_file", b"total_active_file"],
             ),
         };
-        let Some(limit) = limits.iter().filter_map(|name| decimal(self.read(len, name, buf)?)).min() else {
-            return u64::MAX;
-        };
-        let Some(used) = self.read(len, usage, buf).and_then(decimal) else { return u64::MAX };
+        let (limit, file) =
+            limits.iter().filter_map(|name| Some((decimal(self.read(len, name, buf)?)?, *name))).min()?;
+        let used = self.read(len, usage, buf).and_then(decimal)?;
         let cache = self
             .read(len, b"/memory.stat", buf)
             .map_or(0, |stat| reclaimable.iter().filter_map(|key| field(stat, key)).sum::<u64>());
-        limit.saturating_sub(used.saturating_sub(cache))
+        Some((limit.saturating_sub(used.saturating_sub(cache)), file))
     }
 
     fn read<'b>(&self, len: usize, name: &[u8], buf: &'b mut [u8]) -> Option<&'b [u8]> {
@@ -180,6 +187,36 @@ mod tests {
         assert_eq!(place(cpu, b"4:cpu:/\n"), None);
         let none = b"31 23 0:27 / / rw - ext4 /dev/vda rw";
         assert_eq!(place(none, b"0::/\n"), None);
+    }
+
+    #[test]
+    fn the_limits_of_every_group_count_and_cache_is_free() {
+        let mount = std::env::temp_dir().join(format!("flashfork-groups-{}", std::process::id()));
+        let own = mount.join("a/b");
+        std::fs::create_dir_all(&own).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(own.join(name), text).unwrap();
+        let line = format!("30 23 0:26 / {} rw shared:9 - cgroup2 cgroup2 rw", mount.display());
+        let (mut h, root) = parse_mount(line.as_bytes()).unwrap();
+        append_own_path(&mut h, root, b"0::/a/b\n").unwrap();
+        let told = || {
+            let mut told = Vec::new();
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            h.each(&mut [0; 4096], &mut |left, [at, file]| told.push((left, text(at), text(file))));
+            told
+        };
+        assert_eq!(told(), []);
+        write("memory.max", "max\n");
+        write("memory.current", "600\n");
+        assert_eq!(told(), [], "no limit");
+        write("memory.max", "2000\n");
+        write("memory.high", "1000\n");
+        write("memory.stat", "anon 350\ninactive_file_x 9\ninactive_file 50\nactive_file 100\n");
+        std::fs::write(mount.join("memory.max"), "700\n").unwrap();
+        std::fs::write(mount.join("memory.current"), "9000\n").unwrap();
+        let at = |path: &std::path::Path| path.display().to_string();
+        let expected = [(550, at(&own), "/memory.high".into()), (0, at(&mount), "/memory.max".into())];
+        assert_eq!(told(), expected);
+        std::fs::remove_dir_all(&mount).unwrap();
     }
 
     #[test]

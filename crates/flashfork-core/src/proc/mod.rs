@@ -3,7 +3,7 @@
 
 pub(crate) mod directory;
 pub mod dump;
-pub(crate) mod headroom;
+pub mod headroom;
 pub(crate) mod lookup;
 pub(crate) mod pagemap;
 pub(crate) mod scan;
