@@ -84,7 +84,8 @@ pub unsafe extern "C" fn flashfork_clone_descriptor(clone: *const CClone) -> c_i
 /// its status as of wait(2), and may be NULL. It stays known. Several threads may wait, and send signals meanwhile.
 ///
 /// Returns 0, or -1 with `errno`: ETIMEDOUT (it runs), EINTR (a signal was handled in this thread; call again), ESRCH
-/// (its template has ended, and it with that; its status is nobody's), or what a system call gave.
+/// (its template has ended, and it with that; its status is nobody's), ECHILD (another process has started it, of which
+/// this is a fork), or what a system call gave.
 ///
 /// # Safety
 /// The clone is one that `flashfork_template_clone` gave and nobody freed; `status` is NULL or valid.
