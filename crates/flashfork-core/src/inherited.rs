@@ -2,7 +2,7 @@
 //! caller's. What the program has set while it was warmed stays while caller and template have the same.
 
 use crate::proc::{dump, text};
-use crate::sys::{self, Errno, Result};
+use crate::sys::{self, Errno, Result, call, numeric};
 use core::ops::Range;
 use linux_raw_sys::prctl;
 use syscalls::Sysno;
@@ -66,8 +66,8 @@ impl Inherited {
         let mut scheduling = [0; SCHEDULING];
         let into = scheduling.as_mut_ptr() as usize;
         let ask = |(get, _)| {
-            // SAFETY: takes numbers. What the kernel doesn't know nobody has.
-            let value = unsafe { call(Sysno::prctl, [get as usize, 0, 0, 0]) }.unwrap_or(0) as u64;
+            // What the kernel doesn't know nobody has.
+            let value = numeric(Sysno::prctl, [get as usize, 0, 0, 0]).unwrap_or(0) as u64;
             if get == prctl::PR_GET_MDWE && value != 1 { 0 } else { value }
         };
         // SAFETY: the kernel writes as many bytes as said to a local; the others take numbers.
@@ -128,8 +128,7 @@ impl Inherited {
             let value = self.prctl[n] as usize;
             // With huge pages flags come behind what they are about.
             let [value, flags] = if option == prctl::PR_SET_THP_DISABLE { [value & 1, value & !1] } else { [value, 0] };
-            // SAFETY: takes numbers.
-            unsafe { call(Sysno::prctl, [option as usize, value, flags, 0]) }.map_err(|e| (Attribute::Prctl, e))?;
+            numeric(Sysno::prctl, [option as usize, value, flags, 0]).map_err(|e| (Attribute::Prctl, e))?;
         }
         Ok(())
     }
@@ -143,10 +142,9 @@ impl Inherited {
         self.take_prctl(before, 0..1)?;
         match (before.no_new_privs, self.no_new_privs) {
             (was, wanted) if was == wanted => Ok(()),
-            // SAFETY: takes numbers.
-            (0, _) => unsafe { call(Sysno::prctl, [SET_NO_NEW_PRIVS, 1, 0, 0]) }
-                .map(drop)
-                .map_err(|e| (Attribute::NoNewPrivs, e)),
+            (0, _) => {
+                numeric(Sysno::prctl, [SET_NO_NEW_PRIVS, 1, 0, 0]).map(drop).map_err(|e| (Attribute::NoNewPrivs, e))
+            }
             _ => Err((Attribute::NoNewPrivs, Errno::EPERM)),
         }
     }
@@ -184,13 +182,6 @@ const ONLY_ASK: usize = 0xffff_ffff;
 const THIS_THREAD: usize = 1;
 const SET_NO_NEW_PRIVS: usize = linux_raw_sys::prctl::PR_SET_NO_NEW_PRIVS as usize;
 const GET_NO_NEW_PRIVS: usize = linux_raw_sys::prctl::PR_GET_NO_NEW_PRIVS as usize;
-
-/// # Safety
-/// As the call.
-unsafe fn call(number: Sysno, [a, b, c, d]: [usize; 4]) -> Result<usize> {
-    // SAFETY: as the caller says.
-    unsafe { sys::call(number, [a, b, c, d, 0, 0]) }
-}
 
 #[cfg(test)]
 mod tests {

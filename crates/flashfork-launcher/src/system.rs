@@ -10,10 +10,8 @@ pub type Fd = i32;
 /// # Safety
 /// As the call.
 pub unsafe fn call<const N: usize>(number: Sysno, given: [usize; N]) -> Option<usize> {
-    let mut arguments = [0; 6];
-    arguments[..N].copy_from_slice(&given);
     // SAFETY: as the caller says.
-    unsafe { flashfork_core::system_call(number, arguments) }.ok()
+    unsafe { flashfork_core::system_call(number, given) }.ok()
 }
 
 /// An address, for a call.

@@ -3,7 +3,10 @@
 
 use super::frozen::{ANSWERS, Frozen};
 use super::unfit::{Fit, Unfit, What};
-use super::{inject::inject, raw::call};
+use super::{
+    inject::inject,
+    raw::{call, numeric},
+};
 use crate::proc::text::{ProcPath, read_file};
 use crate::sys::{self, Errno};
 use syscalls::Sysno;
@@ -33,8 +36,7 @@ pub fn check(frozen: &mut Frozen) -> Fit {
     let Frozen { threads, count, answers, small, list, pid, .. } = frozen;
     let cgroups = read_file(c"/proc/thread-self/cgroup", list)?;
     let answer = answers.as_mut_ptr();
-    // SAFETY: takes numbers.
-    let nice = 20 - unsafe { call(Sysno::getpriority, [0, 0])? } as i32;
+    let nice = 20 - numeric(Sysno::getpriority, [0, 0])? as i32;
     for thread in &threads[..*count] {
         for (name, what, number, arguments) in QUESTIONS {
             // Some kernels make it of the nice value.

@@ -3,7 +3,7 @@
 
 use super::frozen::{Entry, Files, Kind, NONE};
 use super::open::{place, under_own_mounts};
-use super::raw::{at, call, into};
+use super::raw::{at, call, into, numeric};
 use super::unfit::{Fit, Unfit, What};
 use crate::proc::text::ProcPath;
 use crate::sys::{self, Errno, Result};
@@ -167,8 +167,7 @@ fn owned(old: i32, new: i32) -> Result<()> {
     if Stat::of(new)?.owner() == [user, group] {
         return Ok(());
     }
-    // SAFETY: takes numbers.
-    unsafe { call(Sysno::fchown, [new as usize, user as usize, group as usize]) }.map(drop)
+    numeric(Sysno::fchown, [new as usize, user as usize, group as usize]).map(drop)
 }
 
 /// Opens it as the program has opened the old one.
@@ -197,8 +196,7 @@ fn copy(from: i32, to: i32) -> Result<()> {
     let size = Stat::of(from)?.size();
     sys::ftruncate(to, size)?;
     let next = |which: u32, offset: u64| {
-        // SAFETY: takes numbers.
-        unsafe { call(Sysno::lseek, [from as usize, offset as usize, which as usize]) }.map(|offset| offset as u64)
+        numeric(Sysno::lseek, [from as usize, offset as usize, which as usize]).map(|offset| offset as u64)
     };
     let mut end = 0;
     loop {

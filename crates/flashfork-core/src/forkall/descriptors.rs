@@ -6,7 +6,7 @@
 use super::fdinfo::Info;
 use super::frozen::{DESCRIPTORS, Entry, Files, Frozen, Kind, NONE, Streams};
 use super::open::{duplicate_to, open_again};
-use super::raw::{call, into};
+use super::raw::{call, into, numeric};
 use super::unfit::{Fit, Unfit, What};
 use super::{deleted, pairs, sockets};
 use crate::proc::text::{ProcPath, decimal};
@@ -200,8 +200,7 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams
             kind
         }
         _ if target.starts_with(b"pipe:") => {
-            // SAFETY: takes numbers.
-            entry.count = unsafe { call(Sysno::fcntl, [fd as usize, pairs::F_GETPIPE_SZ]) }?;
+            entry.count = numeric(Sysno::fcntl, [fd as usize, pairs::F_GETPIPE_SZ])?;
             match info.flags & k::O_ACCMODE {
                 k::O_RDONLY => Kind::Reads,
                 k::O_WRONLY => Kind::Writes,

@@ -3,7 +3,11 @@
 
 use super::frozen::{Frozen, Kind};
 use super::unfit::{Fit, Unfit};
-use super::{inject::inject, open::duplicate_to, raw::call};
+use super::{
+    inject::inject,
+    open::duplicate_to,
+    raw::{call, numeric},
+};
 use crate::sys::{self, Result};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -43,8 +47,7 @@ impl Frozen {
 
 fn end(pid: i32) -> Result<()> {
     const SIGKILL: usize = 9;
-    // SAFETY: takes numbers.
-    unsafe { call(Sysno::kill, [pid as usize, SIGKILL]) }.map(drop)
+    numeric(Sysno::kill, [pid as usize, SIGKILL]).map(drop)
 }
 
 /// Until a thread is gone that is traced, and was killed.

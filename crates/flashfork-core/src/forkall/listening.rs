@@ -3,7 +3,7 @@
 
 use super::frozen::{Entry, Frozen, Kind};
 use super::open::duplicate_to;
-use super::raw::{call, into};
+use super::raw::{call, into, numeric};
 use super::sockets::{self, SO_ACCEPTCONN, SO_DOMAIN, SO_PROTOCOL, SO_TYPE, option};
 use crate::proc::directory::for_each_entry;
 use crate::proc::text::{ProcPath, decimal};
@@ -51,8 +51,8 @@ pub fn leave_sets(fd: i32) -> Result<()> {
         let mut target = [0; 32];
         let len = sys::readlink(ProcPath::of_this_thread().push(b"/fd/").number(set).as_c(), &mut target);
         if len.is_ok_and(|len| &target[..len] == b"anon_inode:[eventpoll]") {
-            // SAFETY: takes numbers. It is in few of them, perhaps.
-            let _ = unsafe { call(Sysno::epoll_ctl, [set as usize, EPOLL_CTL_DEL, fd as usize, 0]) };
+            // It is in few of them, perhaps.
+            let _ = numeric(Sysno::epoll_ctl, [set as usize, EPOLL_CTL_DEL, fd as usize, 0]);
         }
         false
     })

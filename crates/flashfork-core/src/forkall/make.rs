@@ -1,7 +1,7 @@
 //! Makes a clone.
 
 use super::frozen::Frozen;
-use super::raw::{at, call, into};
+use super::raw::{at, call, into, numeric};
 use super::thread::{CLOSED, Gate, OPEN, STACK};
 use super::{memory, renew, timers};
 use crate::sys::{self, Errno, Result};
@@ -58,8 +58,8 @@ impl Frozen {
     /// there may the maker choose numbers that has its rights from a namespace of users. As [`Frozen::fork`].
     pub fn fork_probe(&self, apart: bool) -> Result<Option<i32>> {
         if apart {
-            // SAFETY: takes a number. All that changes is where the maker makes processes: the next goes elsewhere.
-            unsafe { call(Sysno::unshare, [k::CLONE_NEWPID as usize])? };
+            // All that changes is where the maker makes processes: the next goes elsewhere.
+            numeric(Sysno::unshare, [k::CLONE_NEWPID as usize])?;
         }
         // SAFETY: without CLONE_VM this is a fork; the clone calls nothing of libc.
         let made = unsafe { call(Sysno::clone, [0; 5]) }?;
@@ -167,6 +167,5 @@ fn begin_anew() {
 /// # Safety
 /// Nothing of the calling process may count on the one it leaves.
 pub unsafe fn go_to(namespace: i32, kind: u32) -> Result<()> {
-    // SAFETY: takes numbers.
-    unsafe { call(Sysno::setns, [namespace as usize, kind as usize]) }.map(drop)
+    numeric(Sysno::setns, [namespace as usize, kind as usize]).map(drop)
 }

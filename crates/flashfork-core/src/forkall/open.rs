@@ -1,7 +1,7 @@
 //! New open files, and how they take the places of old ones.
 
 use super::frozen::{Entry, PATH};
-use super::raw::call;
+use super::raw::numeric;
 use crate::proc::text::ProcPath;
 use crate::sys::{self, Errno, Result};
 use core::ffi::CStr;
@@ -10,8 +10,7 @@ use syscalls::Sysno;
 
 /// `dup3(2)`.
 pub fn duplicate_to(fd: i32, number: i32, flags: usize) -> Result<()> {
-    // SAFETY: takes numbers.
-    unsafe { call(Sysno::dup3, [fd as usize, number as usize, flags]) }.map(drop)
+    numeric(Sysno::dup3, [fd as usize, number as usize, flags]).map(drop)
 }
 
 /// Puts a new descriptor in place of an old one.
@@ -24,8 +23,7 @@ pub fn place(new: i32, entry: &Entry) -> Result<()> {
 /// Sets what of the flags of an open file can be set.
 pub fn set_flags(fd: i32, entry: &Entry) {
     const F_SETFL: usize = 4;
-    // SAFETY: takes numbers.
-    let _ = unsafe { call(Sysno::fcntl, [fd as usize, F_SETFL, entry.info.flags as usize]) };
+    let _ = numeric(Sysno::fcntl, [fd as usize, F_SETFL, entry.info.flags as usize]);
 }
 
 /// Opens a file again, at the same position.

@@ -2,7 +2,7 @@
 
 use super::frozen::{Entry, Files, Kind, NONE};
 use super::open::{duplicate_to, place, set_flags};
-use super::raw::{at, call, into};
+use super::raw::{at, call, into, numeric};
 use super::sockets::{self, UNREAD};
 use super::unfit::{Fit, Unfit, What};
 use crate::sys::{self, Errno, Result};
@@ -55,8 +55,7 @@ pub fn pipe(entry: &Entry, all: &[Entry]) -> Result<()> {
     }
     let [reads, writes] = sized(packets, entry.count)?;
     // A user may have only so much in pipes (`pipe-user-pages-soft`).
-    // SAFETY: takes numbers.
-    if unsafe { call(Sysno::fcntl, [reads as usize, F_GETPIPE_SZ]) }? < entry.count {
+    if numeric(Sysno::fcntl, [reads as usize, F_GETPIPE_SZ])? < entry.count {
         return Err(Errno::ENOBUFS);
     }
     let left = waiting(entry.number)? as usize;
@@ -81,15 +80,13 @@ pub fn pipe(entry: &Entry, all: &[Entry]) -> Result<()> {
 /// A pipe with this capacity, whose ends don't wait. Where so much may not be had what doesn't fit is seen.
 fn sized(flags: usize, capacity: usize) -> Result<[i32; 2]> {
     let [reads, writes] = two(Sysno::pipe2, [flags | k::O_NONBLOCK as usize, 0, 0])?;
-    // SAFETY: takes numbers.
-    let _ = unsafe { call(Sysno::fcntl, [writes as usize, F_SETPIPE_SZ, capacity]) };
+    let _ = numeric(Sysno::fcntl, [writes as usize, F_SETPIPE_SZ, capacity]);
     Ok([reads, writes])
 }
 
 /// Gives a pipe the bytes of another, and takes nothing out of that.
 fn tee(from: i32, to: i32, len: usize) -> Result<()> {
-    // SAFETY: takes numbers.
-    unsafe { call(Sysno::tee, [from as usize, to as usize, len, SPLICE_F_NONBLOCK]) }.map(drop)
+    numeric(Sysno::tee, [from as usize, to as usize, len, SPLICE_F_NONBLOCK]).map(drop)
 }
 
 /// Writes the bytes that wait in a pipe to another. Pages that two pipes share would take no more bytes: there would be
@@ -129,8 +126,7 @@ pub fn sockets(entry: &Entry, all: &[Entry], at: usize) -> Result<()> {
     for (end, new) in [(entry, two), (other, one)] {
         if is_at_end(end.number) {
             const SHUT_WR: usize = 1;
-            // SAFETY: takes numbers.
-            unsafe { call(Sysno::shutdown, [new as usize, SHUT_WR]) }?;
+            numeric(Sysno::shutdown, [new as usize, SHUT_WR])?;
         }
     }
     set_flags(one, entry);

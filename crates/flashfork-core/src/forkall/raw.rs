@@ -1,20 +1,10 @@
-//! System calls with as many arguments as they have.
+//! Threads and processes made past the C library, and addresses for the kernel.
+
+pub use crate::sys::call;
+pub(super) use crate::sys::numeric;
 
 use crate::sys::{self, Result};
 use syscalls::Sysno;
-
-/// A system call as it is.
-///
-/// # Safety
-/// As the call of this number.
-pub unsafe fn call<const N: usize>(number: Sysno, arguments: [usize; N]) -> Result<usize> {
-    let mut all = [0; 6];
-    for (place, argument) in all.iter_mut().zip(arguments) {
-        *place = argument;
-    }
-    // SAFETY: as the caller says.
-    unsafe { sys::call(number, all) }
-}
 
 /// Arguments of `clone3(2)` (struct clone_args as of Linux 5.5).
 pub type CloneArguments = [u64; 10];

@@ -2,7 +2,7 @@
 
 use super::frozen::{Entry, Files, Frozen, Kind};
 use super::open::{duplicate_to, open_again, place, set_flags};
-use super::raw::{call, into};
+use super::raw::{call, into, numeric};
 use super::{deleted, pairs, sockets};
 use crate::sys::{self, Result};
 use syscalls::Sysno;
@@ -57,8 +57,7 @@ fn fresh(entry: &Entry) -> Result<()> {
 fn set_close_on_exec(entry: &Entry) -> Result<()> {
     const F_SETFD: usize = 2;
     let on = usize::from(entry.close_on_exec() != 0);
-    // SAFETY: takes numbers.
-    unsafe { call(Sysno::fcntl, [entry.number as usize, F_SETFD, on]) }.map(drop)
+    numeric(Sysno::fcntl, [entry.number as usize, F_SETFD, on]).map(drop)
 }
 
 fn event(entry: &Entry) -> Result<()> {

@@ -5,7 +5,7 @@
 //! thread, with that thread's credentials, capabilities, filters and sandboxes. What is told from inside (the address
 //! of a [`Trampoline`]) may be false: then the program does with its own rights what it could do anyway.
 
-use super::raw::{call, into};
+use super::raw::{into, numeric};
 use super::unfit::{Fit, Unfit, What};
 use super::{inject::inject_at, trampoline::Trampoline};
 use crate::sys::{self, Errno};
@@ -44,8 +44,7 @@ impl Seized {
         }
         // Until the maker traces them all none of its threads goes on. A stop by ptrace alone would end in between, and
         // calls like poll(2) can't be made again as they were when they have gone on once.
-        // SAFETY: takes numbers.
-        unsafe { call(Sysno::kill, [pid as usize, k::SIGSTOP as usize])? };
+        numeric(Sysno::kill, [pid as usize, k::SIGSTOP as usize])?;
         let mut patience = Patience::begin();
         while !status::is_stopped(pid) {
             if Condition::of(pid, pid) == Condition::Ended {

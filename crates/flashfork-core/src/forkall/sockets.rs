@@ -1,7 +1,7 @@
 //! Which sockets clones can have, and which of them are pairs.
 
 use super::frozen::{Entry, Frozen, Kind};
-use super::raw::{call, into};
+use super::raw::{call, into, numeric};
 use super::{multicast, pairs};
 use crate::sys::{self, Errno, Result};
 use syscalls::Sysno;
@@ -96,8 +96,7 @@ pub fn copy_options(from: i32, to: i32, [family, kind, _]: [i32; 3]) -> Result<(
 pub fn new(socket: [i32; 3]) -> Result<i32> {
     const CLOEXEC: usize = 0x80000;
     let [family, kind, protocol] = socket.map(|number| number as usize);
-    // SAFETY: takes numbers.
-    unsafe { call(Sysno::socket, [family, kind | CLOEXEC, protocol]) }.map(|fd| fd as i32)
+    numeric(Sysno::socket, [family, kind | CLOEXEC, protocol]).map(|fd| fd as i32)
 }
 
 /// Tries with another socket whether clones can have the options of one. `text`: room for files of /proc.

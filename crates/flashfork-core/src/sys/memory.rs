@@ -1,7 +1,7 @@
 //! Memory: mapping, protecting, advising, locking, and reading it where it may not be there.
 
 use super::files::{O_RDONLY, close, open, pread};
-use super::raw::{Result, syscall1, syscall2, syscall3, syscall4, syscall5, syscall6};
+use super::raw::{Result, call, numeric};
 use super::threads::gettid;
 use linux_raw_sys::{general as k, prctl as p};
 use syscalls::{Errno, Sysno};
@@ -31,7 +31,7 @@ pub const MAP_NORESERVE: u32 = k::MAP_NORESERVE;
 /// With `MAP_FIXED`, whatever is mapped at `addr` is replaced: the caller answers for it.
 pub unsafe fn mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset: u64) -> Result<usize> {
     // SAFETY: the kernel checks every argument; the effect on memory is the caller's to answer for.
-    unsafe { syscall6(Sysno::mmap, addr, len, prot as usize, flags as usize, fd as isize as usize, offset as usize) }
+    unsafe { call(Sysno::mmap, [addr, len, prot as usize, flags as usize, fd as isize as usize, offset as usize]) }
 }
 
 /// `munmap(2)`.
@@ -40,7 +40,7 @@ pub unsafe fn mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offs
 /// Nothing may use the range afterwards.
 pub unsafe fn munmap(addr: usize, len: usize) -> Result<()> {
     // SAFETY: see above.
-    unsafe { syscall2(Sysno::munmap, addr, len) }.map(drop)
+    unsafe { call(Sysno::munmap, [addr, len]) }.map(drop)
 }
 
 /// `mremap(2)` with a fixed new address.
@@ -50,7 +50,7 @@ pub unsafe fn munmap(addr: usize, len: usize) -> Result<()> {
 pub unsafe fn mremap_fixed(from: usize, len: usize, to: usize) -> Result<()> {
     let flags = (k::MREMAP_MAYMOVE | k::MREMAP_FIXED) as usize;
     // SAFETY: see above.
-    unsafe { syscall5(Sysno::mremap, from, len, len, flags, to) }.map(drop)
+    unsafe { call(Sysno::mremap, [from, len, len, flags, to]) }.map(drop)
 }
 
 /// `mremap(2)` as the program asked for it. Returns the new address.
@@ -59,7 +59,7 @@ pub unsafe fn mremap_fixed(from: usize, len: usize, to: usize) -> Result<()> {
 /// As `mremap(2)`: the caller answers for what is moved, unmapped and replaced.
 pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usize) -> Result<usize> {
     // SAFETY: see above.
-    unsafe { syscall5(Sysno::mremap, from, old, new, flags, to) }
+    unsafe { call(Sysno::mremap, [from, old, new, flags, to]) }
 }
 
 /// `mprotect(2)`.
@@ -68,7 +68,7 @@ pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usiz
 /// The caller answers for accesses that the new protection forbids.
 pub unsafe fn mprotect(addr: usize, len: usize, prot: u32) -> Result<()> {
     // SAFETY: see above.
-    unsafe { syscall3(Sysno::mprotect, addr, len, prot as usize) }.map(drop)
+    unsafe { call(Sysno::mprotect, [addr, len, prot as usize]) }.map(drop)
 }
 
 /// The protection key that the program would be given next (`pkeys(7)`), with no right to anything; 0 where there is
@@ -76,8 +76,8 @@ pub unsafe fn mprotect(addr: usize, len: usize, prot: u32) -> Result<()> {
 pub fn next_key() -> usize {
     // SAFETY: our own key, given back at once.
     unsafe {
-        let Ok(key) = syscall2(Sysno::pkey_alloc, 0, k::PKEY_DISABLE_ACCESS as usize) else { return 0 };
-        let _ = syscall1(Sysno::pkey_free, key);
+        let Ok(key) = call(Sysno::pkey_alloc, [0, k::PKEY_DISABLE_ACCESS as usize]) else { return 0 };
+        let _ = call(Sysno::pkey_free, [key]);
         key
     }
 }
@@ -88,7 +88,7 @@ pub fn next_key() -> usize {
 /// As [`mprotect`].
 pub unsafe fn pkey_mprotect(addr: usize, len: usize, prot: u32, pkey: u32) -> Result<()> {
     // SAFETY: see above.
-    unsafe { syscall4(Sysno::pkey_mprotect, addr, len, prot as usize, pkey as usize) }.map(drop)
+    unsafe { call(Sysno::pkey_mprotect, [addr, len, prot as usize, pkey as usize]) }.map(drop)
 }
 
 /// Reads this process's own memory into a buffer; how many bytes could be read. By `process_vm_writev(2)`: the kernel
@@ -101,7 +101,7 @@ pub fn read_memory(addr: usize, buf: &mut [u8]) -> Result<usize> {
     // The thread that asks: a leader that has ended has no memory.
     let me = gettid() as usize;
     // SAFETY: the buffer is ours to fill; both are one struct iovec.
-    unsafe { syscall6(Sysno::process_vm_writev, me, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0) }
+    unsafe { call(Sysno::process_vm_writev, [me, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0]) }
 }
 
 /// Writes zeros over this process's own memory; how many bytes could be written (`process_vm_writev(2)`). As
@@ -118,7 +118,7 @@ pub unsafe fn zero_memory(addr: usize, len: usize) -> Result<usize> {
     let (count, remote) = (len.div_ceil(PAGE), [addr, len]);
     let me = gettid() as usize;
     // SAFETY: the kernel reads the source and the structs iovec; what it writes over is the caller's to answer for.
-    unsafe { syscall6(Sysno::process_vm_writev, me, local.as_ptr() as usize, count, remote.as_ptr() as usize, 1, 0) }
+    unsafe { call(Sysno::process_vm_writev, [me, local.as_ptr() as usize, count, remote.as_ptr() as usize, 1, 0]) }
 }
 
 /// `madvise(2)`.
@@ -127,26 +127,26 @@ pub unsafe fn zero_memory(addr: usize, len: usize) -> Result<usize> {
 /// Some advice discards contents (`MADV_DONTNEED`, `MADV_FREE`): the caller answers for it.
 pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     // SAFETY: see above.
-    unsafe { syscall3(Sysno::madvise, addr, len, advice as usize) }.map(drop)
+    unsafe { call(Sysno::madvise, [addr, len, advice as usize]) }.map(drop)
 }
 
 /// `mlock2(2)`; `on_fault`: pages are locked as they come in.
 pub fn mlock(addr: usize, len: usize, on_fault: bool) -> Result<()> {
     let flags = if on_fault { k::MLOCK_ONFAULT as usize } else { 0 };
     // SAFETY: locking changes no contents.
-    unsafe { syscall3(Sysno::mlock2, addr, len, flags) }.map(drop)
+    unsafe { call(Sysno::mlock2, [addr, len, flags]) }.map(drop)
 }
 
 /// `munlock(2)`.
 pub fn munlock(addr: usize, len: usize) -> Result<()> {
     // SAFETY: unlocking changes no contents.
-    unsafe { syscall2(Sysno::munlock, addr, len) }.map(drop)
+    unsafe { call(Sysno::munlock, [addr, len]) }.map(drop)
 }
 
 /// `munlockall(2)`: what is mapped and what will be.
 pub fn munlockall() -> Result<()> {
     // SAFETY: as above.
-    unsafe { syscall1(Sysno::munlockall, 0) }.map(drop)
+    unsafe { call(Sysno::munlockall, [0]) }.map(drop)
 }
 
 /// Whether new memory comes locked (`mlockall(2)` with `MCL_FUTURE`): locked pages are refused to those that look for
@@ -164,14 +164,14 @@ pub fn locks_new_memory() -> Result<bool> {
 /// Whether every page of the range belongs to some mapping (`msync(2)` with `MS_ASYNC` does nothing else).
 pub fn is_mapped(addr: usize, len: usize) -> bool {
     // SAFETY: MS_ASYNC neither reads nor writes the memory.
-    unsafe { syscall3(Sysno::msync, addr, len, k::MS_ASYNC as usize) }.is_ok()
+    unsafe { call(Sysno::msync, [addr, len, k::MS_ASYNC as usize]) }.is_ok()
 }
 
 /// Whether a page of this process's has contents: in the page table, or in the page cache (`mincore(2)`).
 pub fn has_page(page: usize) -> bool {
     let mut there = 0u8;
     // SAFETY: the kernel writes one byte, for one page.
-    unsafe { syscall3(Sysno::mincore, page, PAGE, &raw mut there as usize) }.is_ok() && there & 1 == 1
+    unsafe { call(Sysno::mincore, [page, PAGE, &raw mut there as usize]) }.is_ok() && there & 1 == 1
 }
 
 /// Reads memory of this process that may be unreadable or missing: `EFAULT` then, never a signal
@@ -196,19 +196,17 @@ pub fn has_numa_policy(addr: usize) -> bool {
     const MPOL_F_ADDR: usize = 2;
     let mut mode = 0i32;
     // SAFETY: the kernel writes one int to a local.
-    unsafe { syscall5(Sysno::get_mempolicy, &raw mut mode as usize, 0, 0, addr, MPOL_F_ADDR) }.is_ok() && mode != 0
+    unsafe { call(Sysno::get_mempolicy, [&raw mut mode as usize, 0, 0, addr, MPOL_F_ADDR]) }.is_ok() && mode != 0
 }
 
 /// The process's `PR_SET_THP_DISABLE` setting as the kernel gives it (0: not set).
 pub fn thp_disable() -> Result<usize> {
-    // SAFETY: no memory is passed.
-    unsafe { syscall5(Sysno::prctl, p::PR_GET_THP_DISABLE as usize, 0, 0, 0, 0) }
+    numeric(Sysno::prctl, [p::PR_GET_THP_DISABLE as usize, 0, 0, 0, 0])
 }
 
 /// Sets `PR_SET_THP_DISABLE` to a value that `thp_disable` gave (bit 0: on; the others are its flags, Linux 6.18).
 pub fn set_thp_disable(value: usize) -> Result<()> {
-    // SAFETY: no memory is passed.
-    unsafe { syscall5(Sysno::prctl, p::PR_SET_THP_DISABLE as usize, value & 1, value & !1, 0, 0) }.map(drop)
+    numeric(Sysno::prctl, [p::PR_SET_THP_DISABLE as usize, value & 1, value & !1, 0, 0]).map(drop)
 }
 
 /// `brk(2)` as the kernel has it: gives the break that holds now, which is not `to` where it could not be moved.
@@ -217,7 +215,7 @@ pub fn set_thp_disable(value: usize) -> Result<()> {
 /// Memory above a lower break is gone: the caller answers for it.
 pub unsafe fn brk(to: usize) -> usize {
     // SAFETY: see above. The raw call reports no error.
-    unsafe { syscall1(Sysno::brk, to) }.unwrap_or(0)
+    unsafe { call(Sysno::brk, [to]) }.unwrap_or(0)
 }
 
 /// The program break.

@@ -18,6 +18,7 @@ pub use files::*;
 pub use memory::*;
 pub use mounts::*;
 pub use process::*;
+pub(crate) use raw::numeric;
 pub use raw::{Result, call, instruction};
 pub use signals::*;
 pub use syscalls::Errno;

@@ -1,22 +1,20 @@
 //! Processes: identity, limits, children, tracing.
 
 use super::files::readlink;
-use super::raw::{Result, syscall0, syscall1, syscall2, syscall3, syscall4, syscall5};
+use super::raw::{Result, call, numeric};
 use linux_raw_sys::{general as k, prctl as p};
 use syscalls::{Errno, Sysno};
 
 /// Whether forks of this process are on demand (`PR_GET_ODF`, kernel/series/0013). `EINVAL`: not in this kernel.
 pub fn odf() -> Result<bool> {
     const PR_GET_ODF: usize = 0x4f44_4602;
-    // SAFETY: no memory is passed.
-    unsafe { syscall5(Sysno::prctl, PR_GET_ODF, 0, 0, 0, 0) }.map(|on| on != 0)
+    numeric(Sysno::prctl, [PR_GET_ODF, 0, 0, 0, 0]).map(|on| on != 0)
 }
 
 /// Sets whether forks of this process are on demand (`PR_SET_ODF`). `EPERM`: switched off by the sysctl.
 pub fn set_odf(on: bool) -> Result<()> {
     const PR_SET_ODF: usize = 0x4f44_4601;
-    // SAFETY: no memory is passed.
-    unsafe { syscall5(Sysno::prctl, PR_SET_ODF, usize::from(on), 0, 0, 0) }.map(drop)
+    numeric(Sysno::prctl, [PR_SET_ODF, usize::from(on), 0, 0, 0]).map(drop)
 }
 
 /// `clone3(2)` with `CLONE_ODF`: a fork that shares page tables. 0 in the child.
@@ -29,7 +27,7 @@ pub unsafe fn clone_odf() -> Result<i32> {
     // struct clone_args as of Linux 5.3: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls.
     let args = [CLONE_ODF, 0, 0, 0, SIGCHLD, 0, 0, 0];
     // SAFETY: the kernel reads the struct; without CLONE_VM parent and child go on with memory of their own.
-    unsafe { syscall2(Sysno::clone3, args.as_ptr() as usize, size_of_val(&args)) }.map(|pid| pid as i32)
+    unsafe { call(Sysno::clone3, [args.as_ptr() as usize, size_of_val(&args)]) }.map(|pid| pid as i32)
 }
 
 /// Whether the next child would be in another namespace of processes than the caller, after `unshare(CLONE_NEWPID)` or
@@ -65,26 +63,25 @@ pub unsafe fn fork_in_silence() -> Result<i32> {
         return Err(Errno::EAGAIN);
     }
     // SAFETY: without CLONE_VM parent and child go on with memory of their own.
-    unsafe { syscall5(Sysno::clone, 0, 0, 0, 0, 0) }.map(|pid| pid as i32)
+    unsafe { call(Sysno::clone, [0, 0, 0, 0, 0]) }.map(|pid| pid as i32)
 }
 
 /// Whether this thread is under a seccomp filter, or under more: not 0.
 pub fn seccomp_mode() -> Result<usize> {
-    // SAFETY: no memory is passed.
-    unsafe { syscall5(Sysno::prctl, p::PR_GET_SECCOMP as usize, 0, 0, 0, 0) }
+    numeric(Sysno::prctl, [p::PR_GET_SECCOMP as usize, 0, 0, 0, 0])
 }
 
 /// Soft and hard limit of a resource (`prlimit64(2)`).
 pub fn getrlimit(resource: u32) -> Result<[u64; 2]> {
     let mut limits = [0u64; 2];
     // SAFETY: the kernel writes one struct rlimit64 to a local.
-    unsafe { syscall4(Sysno::prlimit64, 0, resource as usize, 0, limits.as_mut_ptr() as usize) }.map(|_| limits)
+    unsafe { call(Sysno::prlimit64, [0, resource as usize, 0, limits.as_mut_ptr() as usize]) }.map(|_| limits)
 }
 
 /// Sets soft and hard limit of a resource.
 pub fn setrlimit(resource: u32, limits: [u64; 2]) -> Result<()> {
     // SAFETY: the kernel reads one struct rlimit64 from a local.
-    unsafe { syscall4(Sysno::prlimit64, 0, resource as usize, limits.as_ptr() as usize, 0) }.map(drop)
+    unsafe { call(Sysno::prlimit64, [0, resource as usize, limits.as_ptr() as usize, 0]) }.map(drop)
 }
 
 pub const RLIMIT_FSIZE: u32 = k::RLIMIT_FSIZE;
@@ -94,7 +91,7 @@ pub const RLIMIT_FSIZE: u32 = k::RLIMIT_FSIZE;
 pub fn real_time_is_limited() -> bool {
     // SAFETY: takes numbers.
     let policy =
-        unsafe { syscall1(Sysno::sched_getscheduler, 0) }.map_or(0, |policy| policy as u32 & !k::SCHED_RESET_ON_FORK);
+        unsafe { call(Sysno::sched_getscheduler, [0]) }.map_or(0, |policy| policy as u32 & !k::SCHED_RESET_ON_FORK);
     matches!(policy, k::SCHED_FIFO | k::SCHED_RR)
         && getrlimit(k::RLIMIT_RTTIME).is_ok_and(|limits| limits != [k::RLIM64_INFINITY as u64; 2])
 }
@@ -106,7 +103,7 @@ pub fn leave_limited_real_time() -> Result<()> {
     }
     let priority = 0u32;
     // SAFETY: the kernel reads one struct sched_param, a number.
-    unsafe { syscall3(Sysno::sched_setscheduler, 0, k::SCHED_NORMAL as usize, &raw const priority as usize) }.map(drop)
+    unsafe { call(Sysno::sched_setscheduler, [0, k::SCHED_NORMAL as usize, &raw const priority as usize]) }.map(drop)
 }
 
 /// Page faults of this process that needed no disk (`getrusage(2)`, `ru_minflt`).
@@ -129,7 +126,7 @@ pub fn most_resident() -> u64 {
 fn usage() -> [u64; 18] {
     let mut usage = [0u64; 18];
     // SAFETY: struct rusage is 18 words on this architecture.
-    match unsafe { syscall2(Sysno::getrusage, 0, usage.as_mut_ptr() as usize) } {
+    match unsafe { call(Sysno::getrusage, [0, usage.as_mut_ptr() as usize]) } {
         Ok(_) => usage,
         Err(_) => [0; 18],
     }
@@ -138,21 +135,20 @@ fn usage() -> [u64; 18] {
 /// The process id.
 pub fn getpid() -> i32 {
     // SAFETY: no arguments, can't fail.
-    unsafe { syscall0(Sysno::getpid) }.map_or(0, |p| p as i32)
+    unsafe { call(Sysno::getpid, []) }.map_or(0, |p| p as i32)
 }
 
 /// The process id of the parent.
 pub fn getppid() -> i32 {
     // SAFETY: no arguments, can't fail.
-    unsafe { syscall0(Sysno::getppid) }.map_or(0, |p| p as i32)
+    unsafe { call(Sysno::getppid, []) }.map_or(0, |p| p as i32)
 }
 
 /// `unshare(CLONE_VM)`: changes nothing for a process whose memory nobody else uses, and is `EINVAL` for any other
 /// (check_unshare_flags, current_is_single_threaded).
 pub fn unshare_memory() -> Result<()> {
     const WNOHANG: u32 = 1;
-    // SAFETY: no memory is passed.
-    let ask = || unsafe { syscall1(Sysno::unshare, k::CLONE_VM as usize) }.map(drop);
+    let ask = || numeric(Sysno::unshare, [k::CLONE_VM as usize]).map(drop);
     // The number of a thread that has ended is nobody's while the kernel still counts it, under a lock (release_task).
     // A wait takes that, too (do_wait); nobody is a child of itself, so it tells and changes nothing.
     match ask() {
@@ -182,16 +178,14 @@ pub fn same_descriptors(one: i32, other: i32) -> bool {
 }
 
 fn compare(one: i32, other: i32, what: usize) -> Result<bool> {
-    // SAFETY: no memory is passed.
-    unsafe { syscall5(Sysno::kcmp, one as usize, other as usize, what, 0, 0) }.map(|order| order == 0)
+    numeric(Sysno::kcmp, [one as usize, other as usize, what, 0, 0]).map(|order| order == 0)
 }
 
 /// Ends a process at once: for the one state in which going on would mean running with memory missing.
 pub fn die(pid: i32) -> ! {
     const SIGKILL: usize = 9;
     loop {
-        // SAFETY: no memory is passed.
-        let _ = unsafe { syscall2(Sysno::kill, pid as usize, SIGKILL) };
+        let _ = numeric(Sysno::kill, [pid as usize, SIGKILL]);
     }
 }
 
@@ -201,7 +195,7 @@ pub fn die(pid: i32) -> ! {
 /// `data` is what the request takes or writes to.
 pub unsafe fn ptrace(request: usize, tid: i32, addr: usize, data: usize) -> Result<()> {
     // SAFETY: see above.
-    unsafe { syscall4(Sysno::ptrace, request, tid as usize, addr, data) }.map(drop)
+    unsafe { call(Sysno::ptrace, [request, tid as usize, addr, data]) }.map(drop)
 }
 
 /// `wait4(2)`: the id and the status of a child or tracee that has something to tell; id 0 when `WNOHANG` found none.
@@ -210,7 +204,7 @@ pub fn wait(id: i32, options: u32) -> Result<(i32, i32)> {
     loop {
         // SAFETY: the kernel writes one int to a local.
         let result =
-            unsafe { syscall4(Sysno::wait4, id as isize as usize, &raw mut status as usize, options as usize, 0) };
+            unsafe { call(Sysno::wait4, [id as isize as usize, &raw mut status as usize, options as usize, 0]) };
         match result {
             Err(Errno::EINTR) => {}
             Ok(id) => return Ok((id as i32, status)),
@@ -221,44 +215,38 @@ pub fn wait(id: i32, options: u32) -> Result<(i32, i32)> {
 
 /// Has the kernel send SIGKILL to this process when the thread that made it ends (`PR_SET_PDEATHSIG`).
 pub fn die_with_parent() -> Result<()> {
-    // SAFETY: no memory is passed.
-    unsafe { syscall5(Sysno::prctl, p::PR_SET_PDEATHSIG as usize, 9, 0, 0, 0) }.map(drop)
+    numeric(Sysno::prctl, [p::PR_SET_PDEATHSIG as usize, 9, 0, 0, 0]).map(drop)
 }
 
 /// Has this process be in its own group (`setpgid(2)`).
 pub fn leave_group() -> Result<()> {
-    // SAFETY: no memory is passed.
-    unsafe { syscall2(Sysno::setpgid, 0, 0) }.map(drop)
+    numeric(Sysno::setpgid, [0, 0]).map(drop)
 }
 
 /// Allows one process to trace this one where Yama restricts that (`PR_SET_PTRACER`); 0: nobody.
 pub fn set_ptracer(pid: i32) -> Result<()> {
     const PR_SET_PTRACER: usize = 0x5961_6d61;
-    // SAFETY: no memory is passed.
-    unsafe { syscall5(Sysno::prctl, PR_SET_PTRACER, pid as usize, 0, 0, 0) }.map(drop)
+    numeric(Sysno::prctl, [PR_SET_PTRACER, pid as usize, 0, 0, 0]).map(drop)
 }
 
 /// A descriptor for a process (`pidfd_open(2)`, Linux 5.3), by one of its threads where the kernel has that
 /// (`PIDFD_THREAD`, 6.9): through a leader that has ended no descriptor can be had.
 pub fn pidfd_open(pid: i32, thread: i32) -> Result<i32> {
-    // SAFETY: no memory is passed.
-    let open = |id: i32, flags: u32| unsafe { syscall2(Sysno::pidfd_open, id as usize, flags as usize) };
+    let open = |id: i32, flags: u32| numeric(Sysno::pidfd_open, [id as usize, flags as usize]);
     open(thread, k::O_EXCL).or_else(|_| open(pid, 0)).map(|fd| fd as i32)
 }
 
 /// Ends the calling process.
 pub fn exit(code: i32) -> ! {
     loop {
-        // SAFETY: no memory is passed.
-        let _ = unsafe { syscall1(Sysno::exit_group, code as usize) };
+        let _ = numeric(Sysno::exit_group, [code as usize]);
     }
 }
 
 /// Ends the calling thread, and the process with its last one (`_exit(2)`, the system call itself).
 pub fn exit_thread() -> ! {
     loop {
-        // SAFETY: no memory is passed.
-        let _ = unsafe { syscall1(Sysno::exit, 0) };
+        let _ = numeric(Sysno::exit, [0]);
     }
 }
 
@@ -268,6 +256,5 @@ pub const RLIMIT_NOFILE: u32 = k::RLIMIT_NOFILE;
 pub fn reading_implies_executing() -> bool {
     const ONLY_ASK: usize = 0xffff_ffff;
     const READ_IMPLIES_EXEC: usize = 0x0040_0000;
-    // SAFETY: takes a number.
-    unsafe { syscall1(Sysno::personality, ONLY_ASK) }.is_ok_and(|now| now & READ_IMPLIES_EXEC != 0)
+    numeric(Sysno::personality, [ONLY_ASK]).is_ok_and(|now| now & READ_IMPLIES_EXEC != 0)
 }

@@ -1,4 +1,4 @@
-//! The instruction, and functions for fewer arguments.
+//! The instruction.
 
 use syscalls::{Errno, Sysno};
 
@@ -34,34 +34,22 @@ pub fn instruction() -> usize {
     code.as_ptr() as usize + at
 }
 
-/// A system call as it is.
+/// A system call as it is, with as many arguments as it has.
 ///
 /// # Safety
 /// As the call of this number.
-pub unsafe fn call(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize> {
+pub unsafe fn call<const N: usize>(number: Sysno, given: [usize; N]) -> Result<usize> {
+    let mut all = [0; 6];
+    for (place, argument) in all.iter_mut().zip(given) {
+        *place = argument;
+    }
+    let [a, b, c, d, e, f] = all;
     // SAFETY: as the caller says.
     Errno::from_ret(unsafe { raw(number as usize, a, b, c, d, e, f) })
 }
 
-/// Functions of fewer arguments.
-macro_rules! calls {
-    ($($name:ident($($argument:ident),*);)*) => {$(
-        pub(super) unsafe fn $name(number: Sysno $(, $argument: usize)*) -> Result<usize> {
-            let mut arguments = [0; 6];
-            let given: &[usize] = &[$($argument),*];
-            arguments[..given.len()].copy_from_slice(given);
-            // SAFETY: as the caller says.
-            unsafe { call(number, arguments) }
-        }
-    )*};
-}
-
-calls! {
-    syscall0();
-    syscall1(a);
-    syscall2(a, b);
-    syscall3(a, b, c);
-    syscall4(a, b, c, d);
-    syscall5(a, b, c, d, e);
-    syscall6(a, b, c, d, e, f);
+/// A system call that takes numbers, none of them an address, and leaves memory alone.
+pub(crate) fn numeric<const N: usize>(number: Sysno, given: [usize; N]) -> Result<usize> {
+    // SAFETY: it touches no memory; of the callers none makes another one so.
+    unsafe { call(number, given) }
 }

@@ -1,6 +1,6 @@
 //! Signals.
 
-use super::raw::{Result, syscall2, syscall3, syscall4};
+use super::raw::{Result, call, numeric};
 use core::arch::asm;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -18,16 +18,14 @@ pub fn block_signals() -> Result<u64> {
     let all = u64::MAX;
     let mut old = 0u64;
     // SAFETY: both masks are the kernel's 8 bytes.
-    unsafe {
-        syscall4(Sysno::rt_sigprocmask, k::SIG_SETMASK as usize, &raw const all as usize, &raw mut old as usize, 8)
-    }
-    .map(|_| if steps { old | STEPS } else { old })
+    unsafe { call(Sysno::rt_sigprocmask, [k::SIG_SETMASK as usize, &raw const all as usize, &raw mut old as usize, 8]) }
+        .map(|_| if steps { old | STEPS } else { old })
 }
 
 /// Puts a signal mask back.
 pub fn restore_signals(mask: u64) {
     // SAFETY: the mask is the kernel's 8 bytes. The call can't fail with valid arguments.
-    let _ = unsafe { syscall4(Sysno::rt_sigprocmask, k::SIG_SETMASK as usize, &raw const mask as usize, 0, 8) };
+    let _ = unsafe { call(Sysno::rt_sigprocmask, [k::SIG_SETMASK as usize, &raw const mask as usize, 0, 8]) };
     if mask & STEPS != 0 {
         go_on_stepping();
     }
@@ -63,7 +61,7 @@ pub fn alternate_stack() -> Option<(usize, usize)> {
     let mut s = Stack { sp: 0, flags: 0, size: 0 };
     const SS_DISABLE: i32 = 2;
     // SAFETY: the struct is stack_t.
-    unsafe { syscall2(Sysno::sigaltstack, 0, &raw mut s as usize) }.ok()?;
+    unsafe { call(Sysno::sigaltstack, [0, &raw mut s as usize]) }.ok()?;
     (s.flags & SS_DISABLE == 0 && s.size > 0).then_some((s.sp, s.size))
 }
 
@@ -74,7 +72,7 @@ pub fn wait_for_children(ns: u64) {
     let (set, t) = (SIGCHLD_SET, [0u64, ns]);
     // SAFETY: the kernel reads a mask of 8 bytes and one struct timespec. Waking early is harmless.
     let _ =
-        unsafe { syscall4(Sysno::rt_sigtimedwait, &raw const set as usize, 0, t.as_ptr() as usize, size_of_val(&set)) };
+        unsafe { call(Sysno::rt_sigtimedwait, [&raw const set as usize, 0, t.as_ptr() as usize, size_of_val(&set)]) };
 }
 
 /// Gives SIGCHLD its default action: where it is ignored the kernel doesn't send it.
@@ -82,13 +80,12 @@ pub fn expect_children() -> Result<()> {
     const SIGCHLD: usize = 17;
     let default = [0u64; 4];
     // SAFETY: the kernel reads one struct sigaction.
-    unsafe { syscall4(Sysno::rt_sigaction, SIGCHLD, default.as_ptr() as usize, 0, 8) }.map(drop)
+    unsafe { call(Sysno::rt_sigaction, [SIGCHLD, default.as_ptr() as usize, 0, 8]) }.map(drop)
 }
 
 /// Sends a signal to one thread (`tgkill(2)`); 0 sends none and tells whether there is such a thread (`ESRCH`).
 pub fn tgkill(pid: i32, tid: i32, signal: i32) -> Result<()> {
-    // SAFETY: no memory is passed.
-    unsafe { syscall3(Sysno::tgkill, pid as usize, tid as usize, signal as usize) }.map(drop)
+    numeric(Sysno::tgkill, [pid as usize, tid as usize, signal as usize]).map(drop)
 }
 
 /// The kernel's `struct sigaction`.
@@ -126,5 +123,5 @@ pub fn action(signal: i32, new: Option<&Action>) -> Result<Action> {
     let mut old = Action::default();
     let new = new.map_or(0, |a| &raw const *a as usize);
     // SAFETY: both structs are the kernel's; whoever sets a handler answers for it.
-    unsafe { syscall4(Sysno::rt_sigaction, signal as usize, new, &raw mut old as usize, 8) }.map(|_| old)
+    unsafe { call(Sysno::rt_sigaction, [signal as usize, new, &raw mut old as usize, 8]) }.map(|_| old)
 }

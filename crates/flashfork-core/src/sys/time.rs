@@ -1,6 +1,6 @@
 //! Time.
 
-use super::raw::{syscall0, syscall2};
+use super::raw::{call, numeric};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
@@ -17,7 +17,7 @@ pub fn thread_cpu_ns() -> u64 {
 fn read_ns(clock: u32) -> u64 {
     let mut t = [0u64; 2];
     // SAFETY: the kernel writes one struct timespec to a local. With a valid clock the call can't fail.
-    let _ = unsafe { syscall2(Sysno::clock_gettime, clock as usize, t.as_mut_ptr() as usize) };
+    let _ = unsafe { call(Sysno::clock_gettime, [clock as usize, t.as_mut_ptr() as usize]) };
     t[0] * 1_000_000_000 + t[1]
 }
 
@@ -28,13 +28,12 @@ pub fn pause_briefly() {
 
 /// Lets others run first (`sched_yield(2)`).
 pub fn give_way() {
-    // SAFETY: no memory is passed.
-    let _ = unsafe { syscall0(Sysno::sched_yield) };
+    let _ = numeric(Sysno::sched_yield, []);
 }
 
 /// Sleeps for about so many nanoseconds, under a second. Waking early is harmless to every caller.
 pub fn sleep_ns(ns: u64) {
     let t = [0u64, ns];
     // SAFETY: the kernel reads one struct timespec.
-    let _ = unsafe { syscall2(Sysno::nanosleep, t.as_ptr() as usize, 0) };
+    let _ = unsafe { call(Sysno::nanosleep, [t.as_ptr() as usize, 0]) };
 }
