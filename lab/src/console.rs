@@ -16,10 +16,14 @@ const LONGEST: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Console {
     line: Vec<u8>,
-    tail: VecDeque<String>,
-    warnings: Vec<String>,
-    oom_kills: u32,
-    panicked: bool,
+    /// The last lines.
+    pub tail: VecDeque<String>,
+    /// The lines in which the kernel reports a fault of its own.
+    pub warnings: Vec<String>,
+    /// Processes killed for want of memory so far.
+    pub oom_kills: u32,
+    /// Whether the kernel panicked.
+    pub panicked: bool,
 }
 
 impl Console {
@@ -61,26 +65,6 @@ impl Console {
             self.tail.pop_front();
         }
         self.tail.push_back(line);
-    }
-
-    /// Whether the kernel panicked.
-    pub fn panicked(&self) -> bool {
-        self.panicked
-    }
-
-    /// Processes killed for want of memory so far.
-    pub fn oom_kills(&self) -> u32 {
-        self.oom_kills
-    }
-
-    /// The lines in which the kernel reports a fault of its own.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
-    /// The last lines.
-    pub fn tail(&self) -> Vec<String> {
-        self.tail.iter().cloned().collect()
     }
 
     /// What an error shows: the first fault of the kernel and what follows, if it is not too long

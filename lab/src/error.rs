@@ -1,7 +1,6 @@
 //! Why a run gave no outcome.
 
-use std::path::{Path, PathBuf};
-use std::{fmt, io, time::Duration};
+use std::{fmt, io, path::Path, time::Duration};
 
 use flashfork_image::ImageError;
 
@@ -17,7 +16,7 @@ pub enum LabError {
         /// Which option, why, and what to give instead.
         message: String,
     },
-    /// The kernel or the root can't be had.
+    /// The kernel or the root can't be had, or another file operation on the host failed.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// The root doesn't fit into guest memory.
@@ -32,16 +31,6 @@ pub enum LabError {
         needed_mib: u64,
         /// Memory asked for.
         memory_mib: u32,
-    },
-    /// A file operation on the host failed.
-    #[error("{what} {}: {source}", path.display())]
-    Io {
-        /// What was tried, such as `cannot read`.
-        what: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
     },
     /// The caller's [`Output`](crate::Output) refused the command's output.
     #[error("cannot pass on the command's output: {0}")]
@@ -112,7 +101,7 @@ impl LabError {
 
     /// For `map_err`: wraps an I/O error with what was done to which path.
     pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { what, path: path.to_owned(), source }
+        move |source| ImageError::io(what, path)(source).into()
     }
 }
 

@@ -1,6 +1,7 @@
 //! One boot: reads the guest's lines until it is gone or its time is over, and judges the end.
 
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -76,9 +77,9 @@ impl<'a> Session<'a> {
                 kernel_release: self.control.release.take().unwrap_or_default(),
                 boot: ready - self.started,
                 command: ended - ready,
-                kernel_warnings: self.console.warnings().to_vec(),
-                oom_kills: self.console.oom_kills(),
-                console_tail: self.console.tail(),
+                kernel_warnings: self.console.warnings,
+                oom_kills: self.console.oom_kills,
+                console_tail: self.console.tail.into(),
             });
         }
         Err(self.failure(timed_out.then_some(limit)))
@@ -115,12 +116,13 @@ impl<'a> Session<'a> {
         let mut polled: Vec<PollFd<'_>> = open
             .iter()
             .map(|stream| match stream {
-                Stream::Stdout => PollFd::new(&self.qemu.stdout, PollFlags::IN),
-                Stream::Stderr => PollFd::new(&self.qemu.stderr, PollFlags::IN),
-                Stream::Console => PollFd::new(&self.qemu.console, PollFlags::IN),
-                Stream::Control => PollFd::new(&self.qemu.control, PollFlags::IN),
-                Stream::Messages => PollFd::new(&self.qemu.messages, PollFlags::IN),
+                Stream::Stdout => self.qemu.stdout.as_fd(),
+                Stream::Stderr => self.qemu.stderr.as_fd(),
+                Stream::Console => self.qemu.console.as_fd(),
+                Stream::Control => self.qemu.control.as_fd(),
+                Stream::Messages => self.qemu.messages.as_fd(),
             })
+            .map(|line| PollFd::from_borrowed_fd(line, PollFlags::IN))
             .collect();
         let left = Timespec::try_from(left).expect("Options::check bounds the timeout");
         match poll(&mut polled, Some(&left)) {
@@ -170,7 +172,7 @@ impl<'a> Session<'a> {
         if let Some(reason) = self.control.failure.take() {
             return LabError::Setup { reason, console };
         }
-        if self.console.panicked() {
+        if self.console.panicked {
             return LabError::Panic { phase, console };
         }
         if let Some(limit) = timed_out {

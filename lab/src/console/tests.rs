@@ -33,8 +33,8 @@ fn only_faults_of_the_kernel_are_warnings() {
          [    2.15] ODEBUG: free active (active state 0)\r\n\
          [    2.16] INFO: rcu_preempt detected stalls on CPUs/tasks:\r\n",
     );
-    assert_eq!(console.warnings().len(), 16, "{:?}", console.warnings());
-    assert!(!console.panicked());
+    assert_eq!(console.warnings.len(), 16, "{:?}", console.warnings);
+    assert!(!console.panicked);
 }
 
 #[test]
@@ -44,8 +44,8 @@ fn panics_and_oom_kills_are_seen() {
          [    3.2] Out of memory: Killed process 91 (sh) total-vm:1kB\n\
          [    3.3] Kernel panic - not syncing: sysrq triggered crash",
     );
-    assert_eq!(console.oom_kills(), 2);
-    assert!(console.panicked());
+    assert_eq!(console.oom_kills, 2);
+    assert!(console.panicked);
     assert_eq!(console.tail_for_error().0.len(), 3, "what came just before is shown, too");
 }
 
@@ -54,8 +54,8 @@ fn the_end_is_kept_within_bounds() {
     let mut text: String = (0..1000).map(|n| format!("line {n}\n")).collect();
     text.push_str(&"x".repeat(LONGEST * 2));
     let console = console(&text);
-    assert_eq!(console.tail().len(), KEPT);
-    assert_eq!(console.tail().last().unwrap().len(), LONGEST);
+    assert_eq!(console.tail.len(), KEPT);
+    assert_eq!(console.tail.back().unwrap().len(), LONGEST);
     assert_eq!(console.tail_for_error().0.len(), IN_ERROR);
-    assert_eq!(console.tail()[KEPT - 3], "line 999");
+    assert_eq!(console.tail[KEPT - 3], "line 999");
 }
