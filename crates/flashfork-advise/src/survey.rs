@@ -108,7 +108,7 @@ impl Survey {
             sealed_bytes: 0,
             left_out: Vec::new(),
             refused,
-            cure: reason.and_then(flashfork::cure),
+            cure: reason.and_then(Reason::cure),
         };
         for map in maps.iter() {
             let of = |key: &str| value(&map.extension, key);

@@ -7,14 +7,14 @@ use flashfork_core::{self as core, never_seal::Reason};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealError {
-    /// The process holds something that forbids sealing, or memory is short. [`cure`](crate::cure) says what to do.
+    /// The process holds something that forbids sealing, or memory is short. [`Reason::cure`] says what to do.
     #[error("refused: {}; memory is unchanged and forks are correct", explain(*.0))]
     Refused(Reason),
     /// Code in this process makes system calls of its own, which the engine doesn't see.
     /// [`code::trust`](crate::code::trust) is for who knows better.
     #[error(
         "refused: {0}, and where it discards, moves or grows sealed memory that way old bytes would come back; {cure}; \
-         memory is unchanged and forks are correct", cure = crate::cure(Reason::SystemCalls).unwrap_or_default()
+         memory is unchanged and forks are correct", cure = Reason::SystemCalls.row().cure
     )]
     Code(String),
     /// A runtime in this process gives memory back with `MADV_DONTNEED`, trusts it to read zeros, and makes that call
@@ -46,7 +46,7 @@ pub(crate) fn explain(reason: Reason) -> String {
     let row = reason.row();
     let what = if reason == Reason::LowMemory { "memory is short" } else { row.what };
     let which = if reason == Reason::Driver { device() } else { String::new() };
-    let cure = crate::cure(reason).map(|cure| format!("; {cure}")).unwrap_or_default();
+    let cure = reason.cure().map(|cure| format!("; {cure}")).unwrap_or_default();
     format!("{what}{which} ({}){cure}", row.why)
 }
 
@@ -90,7 +90,7 @@ mod tests {
         let (start, end) = text.split_at(what_and_why.len().min(text.len()));
         assert_eq!(start, what_and_why);
         assert!(end.ends_with("; memory is unchanged and forks are correct") && !end.contains('\n'), "{end}");
-        assert!(end.contains(crate::cure(Reason::IoUring).unwrap()), "{end}");
+        assert!(end.contains(Reason::IoUring.row().cure), "{end}");
     }
 
     #[test]

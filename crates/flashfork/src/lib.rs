@@ -47,7 +47,6 @@ mod c_api_templates;
 mod clock;
 pub mod code;
 pub mod cost;
-mod cure;
 mod error;
 mod fresh;
 mod host;
@@ -60,7 +59,6 @@ mod seal;
 mod snapshot;
 
 pub use cost::{CostError, CostModel};
-pub use cure::cure;
 pub use error::SealError;
 pub use flashfork_core::never_seal::{self, Reason};
 pub use flashfork_templates as templates;

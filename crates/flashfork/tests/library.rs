@@ -103,7 +103,7 @@ fn refused(reason: Reason, hold: impl FnOnce() -> i32, release: impl FnOnce(i32)
         }
         let error = flashfork::seal(&SealOptions::default()).unwrap_err();
         assert!(matches!(error, SealError::Refused(r) if r == reason), "{error}");
-        let (text, cure) = (error.to_string(), flashfork::cure(reason).unwrap());
+        let (text, cure) = (error.to_string(), reason.cure().unwrap());
         for part in ["refused: a process with ", reason.row().why, cure, "memory is unchanged and forks are correct"] {
             assert!(text.contains(part), "{text}");
         }

@@ -34,6 +34,15 @@ fn every_flag_means_its_reason_and_an_unknown_one_stops_a_seal() {
 }
 
 #[test]
+fn every_refusal_of_a_process_has_a_cure() {
+    for row in TABLE.iter().filter(|row| row.scope == Scope::Process) {
+        assert!(row.reason.cure().is_some(), "{}", row.name);
+    }
+    assert!(Reason::LowMemory.cure().is_some(), "unseal refuses with it");
+    assert_eq!(Reason::Shared.cure(), None);
+}
+
+#[test]
 fn names_are_unique() {
     let mut names: Vec<_> = TABLE.iter().map(|r| r.name).collect();
     names.sort_unstable();
