@@ -2,6 +2,7 @@
 //!
 //! Needs Debian's afl++; without it nothing here can be tested, and the tests say so by failing.
 
+#[path = "../../flashfork/tests/installed/mod.rs"]
 mod installed;
 
 use std::path::{Path, PathBuf};

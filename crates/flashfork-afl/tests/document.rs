@@ -1,11 +1,12 @@
 //! The harnesses and build lines of docs/FUZZING.md, as they stand there.
 
+#[path = "../../flashfork/tests/installed/mod.rs"]
 mod installed;
 
 use std::path::{Path, PathBuf};
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
-use installed::{prefix, succeed};
+use installed::{prefix, shim, succeed};
 
 /// What the examples fuzz.
 const TARGET: &str = "
@@ -46,13 +47,6 @@ const FUZZ: &str = "#!/bin/sh\nexec /usr/bin/afl-fuzz -E 300 -t 20000 -m none \"
 fn blocks(document: &str) -> Vec<(&str, &str)> {
     let parts = document.split("```").skip(1).step_by(2);
     parts.map(|block| block.split_once('\n').unwrap()).collect()
-}
-
-fn shim() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let mut build = Command::new(env!("CARGO"));
-    succeed(build.args(["build", "--locked", "--quiet", "-p", "flashfork-preload", "--target-dir"]).arg(target));
-    target.join("debug/libflashfork_preload.so")
 }
 
 /// AFL's stability, of the campaign in this directory.

@@ -12,6 +12,7 @@ pub struct Places {
 }
 
 impl Places {
+    #[cfg(test)]
     pub const fn new() -> Places {
         Places { ranges: [const { [const { AtomicUsize::new(0) }; 2] }; MOST] }
     }

@@ -76,40 +76,8 @@ pub(crate) struct State {
     excluded_count: AtomicUsize,
 }
 
-pub(crate) static STATE: Apart<State> = Apart::new(State {
-    owner: AtomicI32::new(0),
-    sealed: AtomicBool::new(false),
-    places: Places::new(),
-    unsealed: Unsealed::new(),
-    marked: Places::new(),
-    sandboxed: AtomicBool::new(false),
-    strict: AtomicBool::new(false),
-    holds: AtomicBool::new(false),
-    beside_another: AtomicBool::new(false),
-    generation: AtomicU32::new(0),
-    discarded: AtomicU64::new(0),
-    threads: AtomicU8::new(0),
-    forced: AtomicI32::new(0),
-    inside: AtomicU32::new(0),
-    closed: AtomicBool::new(false),
-    properties: AtomicU32::new(0),
-    layout: AtomicU32::new(0),
-    frees: AtomicU32::new(0),
-    helper: AtomicI32::new(0),
-    hidden_ring: AtomicBool::new(false),
-    spliced: AtomicBool::new(false),
-    sandbox: AtomicU8::new(0),
-    desk: AtomicPtr::new(core::ptr::null_mut()),
-    handling: AtomicU32::new(0),
-    after_handler: AtomicUsize::new(0),
-    process: AtomicI32::new(0),
-    execs: AtomicU32::new(0),
-    no_clock: AtomicBool::new(false),
-    table: AtomicU8::new(0),
-    followed: AtomicBool::new(false),
-    excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
-    excluded_count: AtomicUsize::new(0),
-});
+// SAFETY: it is made of atomics, of which zeros are a value: 0, false and null.
+pub(crate) static STATE: Apart<State> = Apart::new(unsafe { core::mem::zeroed() });
 
 /// See [`State::inside`].
 pub(crate) struct Inside<'a>(&'a State);

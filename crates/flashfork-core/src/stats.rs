@@ -92,26 +92,10 @@ impl Stats {
 
     /// All zeros.
     pub const fn new() -> Stats {
-        Stats {
-            magic: AtomicU64::new(Self::MAGIC),
-            programs: AtomicU64::new(0),
-            plain: Timed::new(),
-            before: Timed::new(),
-            sealed: Timed::new(),
-            on_demand: Timed::new(),
-            seals: Timed::new(),
-            pauses: Timed::new(),
-            longest_pause: AtomicU64::new(0),
-            sealed_bytes: AtomicU64::new(0),
-            huge_bytes: AtomicU64::new(0),
-            filled_bytes: AtomicU64::new(0),
-            largest_seal: AtomicU64::new(0),
-            errors: AtomicU64::new(0),
-            last_error: AtomicU64::new(0),
-            refused: [const { AtomicU64::new(0) }; Reason::COUNT],
-            culprit: Culprit::new(),
-            device: Name::new(),
-        }
+        // SAFETY: all of it is atomics, of which zeros are a value.
+        let mut stats: Stats = unsafe { core::mem::zeroed() };
+        stats.magic = AtomicU64::new(Self::MAGIC);
+        stats
     }
 
     /// Notes a fork as the parent saw it.

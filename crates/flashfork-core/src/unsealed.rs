@@ -19,6 +19,7 @@ pub struct Unsealed {
 }
 
 impl Unsealed {
+    #[cfg(test)]
     pub const fn new() -> Unsealed {
         Unsealed { ranges: [const { AtomicU64::new(0) }; MOST], asked: AtomicU64::new(0), kept: AtomicU64::new(0) }
     }

@@ -2,34 +2,15 @@
 //!
 //! Needs cc, c++, nm and pkg-config (Debian: build-essential, pkg-config), and libjemalloc2.
 
+mod installed;
+
+use installed::{prefix, shim, succeed};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::{collections::BTreeSet, sync::OnceLock};
+use std::process::Command;
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 const JEMALLOC: &str = "libjemalloc.so.2";
-
-/// Installs the C library for the tests; returns the prefix.
-fn prefix() -> &'static Path {
-    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| {
-        let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let prefix = tmp.join("c-api");
-        let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
-        let mut install = Command::new(Path::new(CRATE).join("install-c.sh"));
-        install.arg(&prefix).arg(profile).env("CARGO", env!("CARGO")).env("CARGO_TARGET_DIR", tmp.parent().unwrap());
-        succeed(&mut install);
-        prefix
-    })
-}
-
-/// Runs a command that must succeed; returns what it printed.
-fn succeed(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|e| panic!("can't run {command:?}: {e}"));
-    let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
-    stdout
-}
 
 #[derive(Clone, Copy, PartialEq)]
 enum Linked {
@@ -181,13 +162,6 @@ fn on_demand_fork_is_granted_or_refused_in_words() {
 #[test]
 fn outside_a_template_there_is_nothing_to_wait_for() {
     passes_in_both("ready");
-}
-
-fn shim() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let mut build = Command::new(env!("CARGO"));
-    succeed(build.args(["build", "--locked", "--quiet", "-p", "flashfork-preload", "--target-dir"]).arg(target));
-    target.join("debug/libflashfork_preload.so")
 }
 
 #[test]

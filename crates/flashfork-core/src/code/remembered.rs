@@ -86,21 +86,8 @@ impl Default for Culprit {
 
 impl Code {
     pub const fn new() -> Code {
-        Code {
-            versions: Versions::new(),
-            trusted: [const { [const { AtomicU64::new(0) }; 2] }; TRUSTED],
-            trusted_count: AtomicUsize::new(0),
-            known: [const { [const { AtomicUsize::new(0) }; 2] }; TRUSTED],
-            known_count: AtomicUsize::new(0),
-            stubs: [const { [const { AtomicUsize::new(0) }; 2] }; TRUSTED],
-            stub_count: AtomicUsize::new(0),
-            well: AtomicU64::new(0),
-            listed: AtomicU64::new(0),
-            mapped: [const { AtomicU64::new(0) }; VERSIONS / 64],
-            maps: AtomicBool::new(false),
-            own_looked_through: AtomicBool::new(false),
-            culprit: Culprit::new(),
-        }
+        // SAFETY: all of it is atomics, of which zeros are a value.
+        unsafe { core::mem::zeroed() }
     }
 
     /// The caller answers for a file, as it is now. `ENOSPC` for more than 16.

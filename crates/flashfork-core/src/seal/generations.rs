@@ -44,12 +44,6 @@ struct Generation {
 }
 
 impl Generation {
-    const fn new() -> Generation {
-        let [inode, device, bytes] = [const { AtomicU64::new(0) }; 3];
-        let [written, alone] = [const { AtomicBool::new(false) }; 2];
-        Generation { inode, device, bytes, written, alone }
-    }
-
     fn identity(&self) -> Identity {
         (self.device.load(SeqCst), self.inode.load(SeqCst))
     }
@@ -57,7 +51,8 @@ impl Generation {
 
 impl Generations {
     pub const fn new() -> Generations {
-        Generations([const { Generation::new() }; PLACES])
+        // SAFETY: all of it is atomics, of which zeros are a value.
+        unsafe { core::mem::zeroed() }
     }
 
     /// Notes that a file was filled. Where there is no place left it is taken for as large as what is mapped of it.

@@ -165,21 +165,6 @@ struct Entry {
 }
 
 impl Entry {
-    const fn new() -> Entry {
-        Entry {
-            start: AtomicUsize::new(0),
-            end: AtomicUsize::new(0),
-            offset: AtomicU64::new(0),
-            inode: AtomicU64::new(0),
-            device: [const { AtomicU32::new(0) }; 2],
-            changed: [const { AtomicU64::new(0) }; 2],
-            base: AtomicUsize::new(0),
-            lost: AtomicBool::new(false),
-            headless: AtomicBool::new(false),
-            path: [const { AtomicU64::new(0) }; PATH / 8],
-        }
-    }
-
     fn range(&self) -> Range {
         Range::new(self.start.load(SeqCst), self.end.load(SeqCst))
     }
@@ -257,7 +242,8 @@ impl Entry {
 
 impl Libraries {
     const fn new() -> Libraries {
-        Libraries { entries: [const { Entry::new() }; MOST], count: AtomicUsize::new(0), lost: AtomicBool::new(false) }
+        // SAFETY: all of it is atomics, of which zeros are a value.
+        unsafe { core::mem::zeroed() }
     }
 
     fn entries(&self) -> &[Entry] {

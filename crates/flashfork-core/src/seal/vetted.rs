@@ -28,11 +28,8 @@ pub(crate) struct Vetted {
 
 impl Vetted {
     const fn new() -> Vetted {
-        Vetted {
-            count: AtomicUsize::new(0),
-            properties: AtomicU32::new(0),
-            places: [const { [const { AtomicUsize::new(0) }; 3] }; PLACES],
-        }
+        // SAFETY: all of it is atomics, of which zeros are a value.
+        unsafe { core::mem::zeroed() }
     }
 
     /// Whether something is remembered and still holds.
