@@ -3,7 +3,7 @@
 #[path = "../../flashfork/tests/installed/mod.rs"]
 mod installed;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use installed::{prefix, shim, succeed};
