@@ -60,6 +60,14 @@ fn a_body_that_is_no_object_and_a_name_that_is_no_text_are_refused_in_words() {
         daemon.refuses_clones("t", &body, "object");
         daemon.refuses_template(&body, "object");
     }
+    // Deeper than any recursion that would fit on a stack.
+    let deep = "[".repeat(1 << 19);
+    let head = "POST /v1/templates HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n";
+    let mut stream = UnixStream::connect(&daemon.socket).unwrap();
+    stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{deep}", deep.len()).as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     assert_eq!(daemon.all_clones(), []);
     for path in ["templates/%ff", "clones/%c3%28", "templates/a%80/clones"] {
         let method = if path.ends_with("clones") { "POST" } else { "GET" };
