@@ -8,7 +8,7 @@ pub const NAME: usize = 256;
 
 /// A path, or what the kernel calls an object; empty at first.
 #[repr(transparent)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Name([AtomicU64; NAME / 8]);
 
 impl Name {
@@ -53,12 +53,6 @@ pub(crate) static DEVICE: Apart<Name> = Apart::new(Name::new());
 /// The device or object that the last refusal of this process as [`crate::never_seal::Reason::Driver`] was about.
 pub fn device() -> &'static Name {
     &DEVICE
-}
-
-impl Default for Name {
-    fn default() -> Name {
-        Name::new()
-    }
 }
 
 #[cfg(test)]

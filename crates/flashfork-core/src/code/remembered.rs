@@ -43,7 +43,7 @@ pub(crate) struct Code {
 
 /// What a refusal was about.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Culprit {
     /// [`Call::to_word`]; 0: there was none.
     call: AtomicU64,
@@ -52,11 +52,6 @@ pub struct Culprit {
 }
 
 impl Culprit {
-    /// None.
-    pub const fn new() -> Culprit {
-        Culprit { call: AtomicU64::new(0), name: Name::new() }
-    }
-
     pub(crate) fn set(&self, call: Call, path: &[u8]) {
         self.name.set(path);
         self.call.store(call.to_word(), Relaxed);
@@ -75,12 +70,6 @@ impl Culprit {
     pub fn get<'a>(&self, name: &'a mut [u8; NAME]) -> Option<(Call, &'a [u8])> {
         let call = Call::from_word(self.call.load(Relaxed))?;
         Some((call, self.name.get(name)))
-    }
-}
-
-impl Default for Culprit {
-    fn default() -> Culprit {
-        Culprit::new()
     }
 }
 
