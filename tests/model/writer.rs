@@ -7,6 +7,7 @@
 use crate::content::{PAGE, Tag, WORDS, fill, holds};
 use crate::world::memory::bytes;
 use flashfork_tests::{Result, route::errno};
+use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::{fs::File, os::unix::fs::FileExt};
 
@@ -50,22 +51,18 @@ struct Desk {
 pub struct Writer {
     desk: &'static mut Desk,
     pid: i32,
-    /// One byte there: begin; one byte back: done.
-    begin: i32,
-    done: i32,
+    /// One byte there: begin, and the end; one byte back: done.
+    begin: Option<PipeWriter>,
+    done: PipeReader,
 }
 
 impl Writer {
     pub fn start() -> Result<Writer> {
-        let (mut begin, mut done) = ([0; 2], [0; 2]);
-        // SAFETY: the kernel writes descriptors; a fresh mapping, of zeros, which are a valid desk with no orders; the
-        // child of a process with one thread goes on with a copy.
+        let pipe = || std::io::pipe().map_err(|e| format!("pipe: {e}"));
+        let ((told, begin), (done, tells)) = (pipe()?, pipe()?);
+        // SAFETY: a fresh mapping, of zeros, which are a valid desk with no orders; the child of a process with one
+        // thread goes on with a copy.
         unsafe {
-            if libc::pipe2(begin.as_mut_ptr(), libc::O_CLOEXEC) < 0
-                || libc::pipe2(done.as_mut_ptr(), libc::O_CLOEXEC) < 0
-            {
-                return Err(format!("pipe: {}", std::io::Error::last_os_error()));
-            }
             let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
             let at = libc::mmap(std::ptr::null_mut(), size_of::<Desk>(), prot, flags, -1, 0);
             if at == libc::MAP_FAILED {
@@ -80,13 +77,10 @@ impl Writer {
                 return Err(format!("fork: {}", std::io::Error::last_os_error()));
             }
             if pid == 0 {
-                libc::close(begin[1]);
-                libc::close(done[0]);
-                serve(desk, target, begin[0], done[1]);
+                drop((begin, done));
+                serve(desk, target, told, tells);
             }
-            libc::close(begin[0]);
-            libc::close(done[1]);
-            Ok(Writer { desk, pid, begin: begin[1], done: done[0] })
+            Ok(Writer { desk, pid, begin: Some(begin), done })
         }
     }
 
@@ -104,17 +98,11 @@ impl Writer {
         }
         self.desk.stop.store(0, SeqCst);
         self.desk.rounds.store(0, SeqCst);
-        let mut byte = [0u8];
-        // SAFETY: one byte of our own.
-        if unsafe { libc::write(self.begin, byte.as_ptr().cast(), 1) } != 1 {
-            return Err("the writer is gone".into());
-        }
+        let gone = |e| format!("the writer is gone: {e}");
+        self.begin.iter_mut().try_for_each(|begin| begin.write_all(&[0])).map_err(gone)?;
         let result = meanwhile();
         self.desk.stop.store(1, SeqCst);
-        // SAFETY: one byte into a local.
-        if unsafe { libc::read(self.done, byte.as_mut_ptr().cast(), 1) } != 1 {
-            return Err("the writer is gone".into());
-        }
+        self.done.read_exact(&mut [0]).map_err(gone)?;
         result?;
         if self.desk.failure_len > 0 {
             return Err(String::from_utf8_lossy(&self.desk.failure[..self.desk.failure_len]).into_owned());
@@ -125,28 +113,25 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // SAFETY: our own descriptors, then our own child, which ends when it reads no more orders.
-        unsafe {
-            libc::close(self.begin);
-            libc::close(self.done);
-            libc::waitpid(self.pid, std::ptr::null_mut(), 0);
-        }
+        self.begin = None;
+        // SAFETY: our own child, which ends when it reads no more orders.
+        unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
     }
 }
 
 /// The writer's own life.
-fn serve(desk: &mut Desk, target: i32, begin: i32, done: i32) -> ! {
-    let mut byte = [0u8];
-    // SAFETY: one byte into a local; the end of the pipe is the end of the tested process.
-    while unsafe { libc::read(begin, byte.as_mut_ptr().cast(), 1) } == 1 {
+fn serve(desk: &mut Desk, target: i32, mut told: PipeReader, mut tells: PipeWriter) -> ! {
+    // The end of the pipe is the end of the tested process.
+    while told.read_exact(&mut [0]).is_ok() {
         if let Err(message) = write_all(desk, target) {
             let text = message.as_bytes();
             let len = text.len().min(desk.failure.len());
             desk.failure[..len].copy_from_slice(&text[..len]);
             desk.failure_len = len;
         }
-        // SAFETY: one byte of our own.
-        unsafe { libc::write(done, byte.as_ptr().cast(), 1) };
+        if tells.write_all(&[0]).is_err() {
+            break;
+        }
     }
     // SAFETY: ends the process without the handlers of the one it was forked from.
     unsafe { libc::_exit(0) }
