@@ -19,7 +19,7 @@ all: build
 
 build:
 	@scripts/need-packages
-	$(CARGO) build --release --locked -p flashfork-afl -p flashfork-bench -p flashfork-cli -p flashfork-java -p flashfork-keeper -p flashfork-launcher -p flashfork-preload -p flashfork-vmm
+	$(CARGO) build --release --locked -p flashfork-afl -p flashfork-bench -p flashfork-cli -p flashfork-java -p flashfork-keeper -p flashfork-launcher -p flashfork-preload -p flashfork-serve -p flashfork-vmm
 	install -D -m 755 "$$(CARGO="$(CARGO)" scripts/build-agent --locked)" $(TARGET)/lib/flashfork/flashfork-agent
 	@scripts/build-jar $(TARGET)/release
 
@@ -67,7 +67,7 @@ bench-vm-lab: build
 
 install: build
 	install -D -m 755 $(FLASHFORK) $(DESTDIR)$(PREFIX)/bin/flashfork
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(addprefix $(TARGET)/,$(addprefix release/flashfork-,bench cli keeper shell vmd) lib/flashfork/flashfork-agent)
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(addprefix $(TARGET)/,$(addprefix release/flashfork-,bench cli keeper serve shell vmd) lib/flashfork/flashfork-agent)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(addprefix $(TARGET)/release/,libflashfork_preload.so libflashfork_java.so)
 	@[ ! -e $(TARGET)/release/flashfork.jar ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(TARGET)/release/flashfork.jar
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/flashfork crates/flashfork-preload/node/flashfork.js

@@ -2,7 +2,7 @@
 
 use crate::warm::{CloneArgs, LsArgs, RmArgs, WarmArgs};
 use crate::{
-    advise::AdviseArgs, bench::BenchArgs, doctor::DoctorArgs, lab::LabArgs, run::RunArgs, scan::ScanArgs, vm::VmArgs,
+    advise::AdviseArgs, doctor::DoctorArgs, lab::LabArgs, others::OtherArgs, run::RunArgs, scan::ScanArgs, vm::VmArgs,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -24,11 +24,24 @@ pub enum Command {
     Clone(CloneArgs),
     Ls(LsArgs),
     Rm(RmArgs),
-    Bench(BenchArgs),
+    /// Run an experiment and keep every sample in a record file, or draw such a file
+    Bench(OtherArgs),
     Advise(AdviseArgs),
     Scan(ScanArgs),
     Lab(LabArgs),
     Vm(VmArgs),
+    /// Serve functions by AWS Lambda's APIs, each call in a fresh clone of a warmed process
+    Serve(OtherArgs),
+    /// Deploy a function: a directory or a zip file with Python code
+    Deploy(OtherArgs),
+    /// Call a function, and print its answer
+    Invoke(OtherArgs),
+    /// Print what a function has printed lately
+    Logs(OtherArgs),
+    /// List the functions
+    Functions(OtherArgs),
+    /// Remove a function
+    Undeploy(OtherArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }

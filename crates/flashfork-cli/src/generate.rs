@@ -1,7 +1,7 @@
 //! Shell completions and man pages.
 
 use crate::args::{Args, CompletionsArgs, ManArgs};
-use crate::bench;
+use crate::others::{self, BENCH, SERVE};
 use clap::CommandFactory;
 use clap_mangen::roff::{Roff, bold, roman};
 use flashfork_core::environment::{self, Variable};
@@ -28,8 +28,8 @@ pub fn man_pages(args: &ManArgs) -> Result<ExitCode, CliError> {
     }
     let mut all = Args::command().disable_help_subcommand(true);
     all.build();
-    help::man_pages(&all, None, &["bench"], &args.dir, &variables)?;
-    bench::man_pages(&args.dir)?;
+    help::man_pages(&all, None, &[&BENCH[..], &SERVE].concat(), &args.dir, &variables)?;
+    others::man_pages(&args.dir)?;
     Ok(ExitCode::SUCCESS)
 }
 

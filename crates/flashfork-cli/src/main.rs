@@ -6,10 +6,10 @@
 
 mod advise;
 mod args;
-mod bench;
 mod doctor;
 mod generate;
 mod lab;
+mod others;
 mod run;
 mod scan;
 mod vm;
@@ -47,14 +47,14 @@ fn main() -> ExitCode {
 }
 
 fn work() -> ExitCode {
-    bench::complete();
+    others::complete();
     help::complete(Args::command);
     let line: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(done) = warm::go_on(&line).or_else(|| warm::plain_clone(&line)) {
         return output::end(done);
     }
-    if bench::is_meant(&line) {
-        return output::end(bench::main());
+    if let Some(done) = others::main(&line) {
+        return output::end(done);
     }
     output::end(match Args::parse().command {
         Command::Doctor(args) => doctor::main(&args),
@@ -65,11 +65,17 @@ fn work() -> ExitCode {
         Command::Rm(args) => warm::rm(&args),
         Command::Scan(args) => scan::main(&args),
         Command::Advise(args) => advise::main(&args),
-        Command::Bench(_) => bench::main(),
         Command::Lab(args) => lab::main(&args),
         Command::Vm(args) => vm::main(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man_pages(&args),
+        Command::Bench(_)
+        | Command::Serve(_)
+        | Command::Deploy(_)
+        | Command::Invoke(_)
+        | Command::Logs(_)
+        | Command::Functions(_)
+        | Command::Undeploy(_) => unreachable!("these are other programs'"),
     })
 }
 

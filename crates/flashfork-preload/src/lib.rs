@@ -7,6 +7,7 @@
 #![no_std]
 
 mod atfork;
+mod connect;
 mod control;
 mod environment;
 mod exec;

@@ -91,7 +91,7 @@ impl Directory {
     }
 
     fn sockets(&self) -> Result<impl Iterator<Item = Name>, Error> {
-        let entries = std::fs::read_dir(&self.path).map_err(Error::file("read", &self.path))?;
+        let entries = std::fs::read_dir(self.short(".")).map_err(Error::file("read", &self.path))?;
         let sockets = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
         Ok(sockets.filter_map(|entry| Some(Name::of_socket(entry.file_name().to_str()?.to_owned()))))
     }

@@ -46,6 +46,7 @@ impl Recipe {
             Ready::Auto => "auto",
             Ready::Main => "main",
             Ready::Call => "call",
+            Ready::Runtime => "runtime",
         };
         let moment = self.threads.as_ref().map(Moment::word).unwrap_or_default();
         let max = self.max_clones.map_or(0, NonZeroU64::get).to_string();
@@ -63,6 +64,7 @@ impl Recipe {
             "auto" => Ready::Auto,
             "main" => Ready::Main,
             "call" => Ready::Call,
+            "runtime" => Ready::Runtime,
             _ => return None,
         };
         let threads = match texts.next()?.to_str()? {

@@ -30,6 +30,7 @@ pub struct Run<'a> {
     directory: Option<PathBuf>,
     streams: [Option<BorrowedFd<'a>>; 3],
     umask: Option<u32>,
+    limits: Vec<(usize, u64)>,
     blocked: u64,
     ignored: u64,
     job: bool,
@@ -47,6 +48,7 @@ impl<'a> Run<'a> {
             directory: None,
             streams: [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()].map(Some),
             umask: None,
+            limits: Vec::new(),
             blocked: 0,
             ignored: 0,
             job: false,
@@ -98,6 +100,12 @@ impl<'a> Run<'a> {
     /// The mask for files that it makes.
     pub fn umask(mut self, mask: u32) -> Self {
         self.umask = Some(mask);
+        self
+    }
+
+    /// A resource limit (`RLIMIT_…` of `getrlimit(2)`), soft and hard, in place of this process's.
+    pub fn limit(mut self, resource: u32, limit: u64) -> Self {
+        self.limits.push((resource as usize, limit));
         self
     }
 
@@ -179,7 +187,10 @@ impl<'a> Run<'a> {
     /// Finds the template, and writes down what the clone takes over; it is asked for nothing yet.
     pub fn connect(&self) -> Result<Request<'a>, Error> {
         let link = Link::to(self.names, self.name)?;
-        let own = own::describe(self.umask).map_err(Error::Start)?;
+        let mut own = own::describe(self.umask).map_err(Error::Start)?;
+        for (resource, limit) in &self.limits {
+            own.limits[*resource] = [*limit; 2];
+        }
         let closed = (0..3).filter(|stream| self.streams[*stream].is_none()).fold(0, |set, stream| set | 1 << stream);
         let start = flashfork_warm::Start { blocked: self.blocked, ignored: self.ignored, closed, ..own };
         let start = start::file(start, &self.arguments, &self.environment)?;

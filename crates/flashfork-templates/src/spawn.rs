@@ -60,6 +60,7 @@ pub fn start(warm: &mut Warm<'_>, preload: OsString, passed: [RawFd; 4]) -> Resu
         Ready::Auto => 0,
         Ready::Main => ReadyAt::Main as u8,
         Ready::Call => ReadyAt::Call as u8,
+        Ready::Runtime => ReadyAt::Runtime as u8,
     };
     let [control, listener, directory, recipe] = passed;
     let (max, starter) = (warm.max_clones.map_or(0, NonZeroU64::get), std::process::id());

@@ -25,6 +25,10 @@ pub enum Ready {
     Main,
     /// Where the program calls `flashfork_ready`.
     Call,
+    /// Where it connects to 127.0.0.1:1, as the runtime client of a function does under
+    /// `AWS_LAMBDA_RUNTIME_API=127.0.0.1:1`. Each clone has what it gets as standard input in that connection's place,
+    /// reads nothing there, and is locked into namespaces of its own (docs/SERVE.md).
+    Runtime,
 }
 
 /// When a program counts as warm whose clones have all its threads.
@@ -222,7 +226,7 @@ impl<'a> Warm<'a> {
     fn says_when_it_is_ready(&self) -> bool {
         match self.ready {
             Ready::Call => true,
-            Ready::Main => false,
+            Ready::Main | Ready::Runtime => false,
             Ready::Auto => ReadyAt::of_runtime(self.command[0].as_encoded_bytes()).is_some(),
         }
     }

@@ -179,7 +179,7 @@ impl<'a> Warming<'a> {
             (Ready::Call, _) => {
                 "it must call flashfork_ready() itself, not a program that it starts; of Java, flashfork.Flashfork.ready()"
             }
-            (Ready::Auto | Ready::Main, _) => "what it printed may say why",
+            (Ready::Auto | Ready::Main | Ready::Runtime, _) => "what it printed may say why",
         };
         Error::Ended { program: self.command.clone(), how, hint }
     }

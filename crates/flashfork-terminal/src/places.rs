@@ -30,6 +30,11 @@ pub fn bench() -> Result<PathBuf, CliError> {
     find("flashfork-bench", "flashfork-bench")
 }
 
+/// The program of `flashfork serve`.
+pub fn serve() -> Result<PathBuf, CliError> {
+    find("flashfork-serve", "flashfork-serve")
+}
+
 /// A program of the VM monitor.
 pub fn monitor(name: &str) -> Result<PathBuf, CliError> {
     find(name, "flashfork-vmm")

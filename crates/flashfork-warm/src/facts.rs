@@ -24,6 +24,9 @@ pub enum ReadyAt {
     Line = 8,
     /// Node with all threads, when what its command line names had run.
     Node = 10,
+    /// Where the runtime client of a function (AWS Lambda's) connects, which is when it asks for work. Each clone is
+    /// locked into namespaces of its own.
+    Runtime = 11,
 }
 
 impl ReadyAt {

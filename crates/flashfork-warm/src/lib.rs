@@ -49,6 +49,9 @@ pub const LISTENERS: usize = 16;
 /// Clones of one template that may run at a time.
 pub const MOST_RUNNING: usize = 4096;
 
+/// In place of the number of a clone that its caller can't see: no process has it.
+pub const UNSEEN: i32 = i32::MAX;
+
 /// Callers that may wait to be heard (`listen(2)`).
 pub const WAITING: i32 = 4095;
 

@@ -77,7 +77,7 @@ pub enum Tell {
     },
     /// The clone runs: it says so itself, before any code of the program.
     Started {
-        /// Its process, above 1.
+        /// Its process, above 1; [`UNSEEN`](crate::UNSEEN) where its caller could not see it.
         pid: i32,
     },
     /// The clone has ended.

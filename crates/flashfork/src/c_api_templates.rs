@@ -116,7 +116,7 @@ fn facts_of(facts: Option<&Facts>, state: State, pid: Option<i32>) -> CTemplateF
 fn ready_of(at: ReadyAt) -> u32 {
     match at {
         ReadyAt::Main => FLASHFORK_READY_MAIN,
-        ReadyAt::Call => FLASHFORK_READY_CALL,
+        ReadyAt::Call | ReadyAt::Runtime => FLASHFORK_READY_CALL,
         ReadyAt::Python => FLASHFORK_READY_PYTHON,
         ReadyAt::Perl => FLASHFORK_READY_PERL,
         ReadyAt::Ruby => FLASHFORK_READY_RUBY,

@@ -151,6 +151,7 @@ fn word(at: ReadyAt) -> &'static str {
         ReadyAt::Listen => "listen",
         ReadyAt::Line => "line",
         ReadyAt::Node => "node",
+        ReadyAt::Runtime => "runtime",
     }
 }
 
@@ -166,6 +167,7 @@ pub fn where_ready(at: ReadyAt) -> &'static str {
         ReadyAt::Listen => "where it listened",
         ReadyAt::Line => "where it had printed the line",
         ReadyAt::Node => "to run JavaScript",
+        ReadyAt::Runtime => "where its runtime asked for work",
     }
 }
 

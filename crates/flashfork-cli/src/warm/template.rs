@@ -112,6 +112,7 @@ fn waits(args: &WarmArgs, elsewhere: &[u16]) -> CliError {
         Ready::At(At::Auto) => "until it has run what it was given, or enters main",
         Ready::At(At::Main) => "until it enters main",
         Ready::At(At::Call) => "until it calls flashfork_ready()",
+        Ready::At(At::Runtime) => "until its runtime asks for work",
         Ready::When(Moment::Idle(_)) => "until it is idle",
         Ready::When(Moment::Listen(_)) => "until it listens for connections",
         Ready::When(_) => "until it prints that line",

@@ -63,8 +63,8 @@ pub fn after_fork(template: &mut Template, pid: c_int) {
     let far = core::mem::replace(&mut template.ahead.far, -1);
     let_go(template);
     template.ahead.far = far;
-    // That of Python has more to do first.
-    if template.facts.at != ReadyAt::Python {
+    // These have more to do first.
+    if ![ReadyAt::Python, ReadyAt::Runtime].contains(&template.facts.at) {
         wait_for_caller(true);
     }
 }

@@ -44,7 +44,7 @@ pub unsafe extern "C" fn __libc_start_main(
                 *MAIN.get() = Some(main);
                 interpreters::main
             }
-            Some(order) if order.at != Some(ReadyAt::Call) => {
+            Some(order) if ![Some(ReadyAt::Call), Some(ReadyAt::Runtime)].contains(&order.at) => {
                 *MAIN.get() = Some(main);
                 warm_main
             }

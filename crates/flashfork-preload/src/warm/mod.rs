@@ -30,6 +30,7 @@ mod prepare;
 mod process;
 mod python;
 mod recipe;
+pub mod runtime;
 mod script;
 mod serve;
 mod stacks;

@@ -6,7 +6,7 @@ use super::{end, inherited, parent, stacks, variables};
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
-use flashfork_warm::{LIMITS, ReadyAt, Start, Step, Tell};
+use flashfork_warm::{LIMITS, ReadyAt, Start, Step, Tell, UNSEEN};
 
 unsafe extern "C" {
     pub static mut environ: *mut *mut c_char;
@@ -20,10 +20,14 @@ pub fn take_over(template: &Template, wanted: &Wanted) -> Given {
     unsafe {
         match try_take_over(template, wanted) {
             Ok(given) => {
-                send(socket, Tell::Started { pid: libc::getpid() });
+                // That of a function has no number that its caller could use.
+                let runtime = template.facts.at == ReadyAt::Runtime;
+                send(socket, Tell::Started { pid: if runtime { UNSEEN } else { libc::getpid() } });
                 libc::close(socket);
-                parent::note(caller, job);
-                end::note(template.facts.pid);
+                if !runtime {
+                    parent::note(caller, job);
+                    end::note(template.facts.pid);
+                }
                 given
             }
             Err(step) => {
@@ -40,7 +44,7 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
     unsafe {
         // Nobody would know the status of a clone whose template is gone.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if libc::getppid() != template.facts.pid {
+        if !super::runtime::is_locked_in() && libc::getppid() != template.facts.pid {
             libc::_exit(127);
         }
         libc::setpgid(0, 0);

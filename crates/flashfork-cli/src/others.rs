@@ -1,0 +1,61 @@
+//! Commands that are programs of their own, because what they bring with them nothing else here needs: `flashfork
+//! bench` real software for its experiments, `flashfork serve` and those that ask it for something a server.
+
+use flashfork_terminal::{CliError, help, places};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::{os::unix::process::CommandExt, result::Result};
+
+/// What such a program reads
+#[derive(clap::Args)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+pub struct OtherArgs {
+    /// What that program reads
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    arguments: Vec<OsString>,
+}
+
+/// The commands, by whose program they are.
+pub const BENCH: [&str; 1] = ["bench"];
+pub const SERVE: [&str; 6] = ["serve", "deploy", "invoke", "logs", "functions", "undeploy"];
+
+/// Which program a command line is for, without the command's own name: `bench …` and `help bench …`. None: this one.
+fn program(line: &[OsString]) -> Option<fn() -> Result<PathBuf, CliError>> {
+    let is = |at: usize, words: &[&str]| line.get(at).is_some_and(|word| words.iter().any(|one| word == one));
+    let at = usize::from(line.first().is_some_and(|word| word == OsStr::new("help")));
+    match () {
+        () if is(at, &BENCH) => Some(places::bench),
+        () if is(at, &SERVE) => Some(places::serve),
+        () => None,
+    }
+}
+
+/// Becomes the program that a command line, without the command's own name, is for; that reads all of it.
+pub fn main(line: &[OsString]) -> Option<Result<ExitCode, CliError>> {
+    Some(program(line)?().and_then(|program| {
+        let error = Command::new(&program).args(std::env::args_os().skip(1)).exec();
+        Err(CliError::file("run", program)(error))
+    }))
+}
+
+/// Lets such a program answer a completion script that asks about its command line.
+pub fn complete() {
+    let Some(line) = help::asked() else { return };
+    // While the word itself is being typed, the command knows what else it could be.
+    if line.len() > 2 {
+        // Nothing may be printed at a prompt: where it can't be asked, there is nothing to complete.
+        let _ = main(&line[1..]);
+    }
+}
+
+/// Has these programs write their man pages.
+pub fn man_pages(dir: &Path) -> Result<(), CliError> {
+    for program in [places::bench()?, places::serve()?] {
+        let done = Command::new(&program).arg("man").arg(dir).status().map_err(CliError::file("run", &program))?;
+        if !done.success() {
+            return Err(CliError::Unable(format!("{} man failed ({done})", program.display())));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Events: calls that nobody waits for. An accepted one is on disk before that is said, and so is its one result.
+//!
+//! A file of lines, to which is only added: events, and results. It is written anew, without what is over, at each
+//! start.
+
+use crate::error::{ApiError, Result};
+use crate::store::write;
+use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Most that wait, and most results that are kept over a start.
+const MOST_WAITING: usize = 10_000;
+const MOST_RESULTS: usize = 10_000;
+
+/// An event, as it was accepted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Event {
+    pub id: String,
+    pub owner: String,
+    pub function: String,
+    /// In base64.
+    payload: String,
+}
+
+/// What has come of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Ended {
+    pub id: String,
+    pub owner: String,
+    /// `Succeeded`, or `Failed`: a dead letter, after all attempts.
+    pub status: String,
+    pub attempts: u32,
+    /// The answer, or the last error.
+    pub payload: String,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Line {
+    Event(Event),
+    Ended(Ended),
+}
+
+impl Event {
+    pub fn new(id: String, owner: String, function: String, payload: &[u8]) -> Event {
+        Event { id, owner, function, payload: BASE64.encode(payload) }
+    }
+
+    pub fn payload(&self) -> Vec<u8> {
+        BASE64.decode(&self.payload).unwrap_or_default()
+    }
+}
+
+#[derive(Default)]
+struct Known {
+    waiting: BTreeMap<String, Event>,
+    ended: HashMap<String, Ended>,
+    /// Their ids in order.
+    order: Vec<String>,
+}
+
+impl Known {
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Event(event) => drop(self.waiting.insert(event.id.clone(), event)),
+            Line::Ended(ended) => {
+                self.waiting.remove(&ended.id);
+                self.order.push(ended.id.clone());
+                self.ended.insert(ended.id.clone(), ended);
+            }
+        }
+    }
+}
+
+/// All events.
+pub struct Events {
+    inner: Mutex<(Known, File)>,
+}
+
+impl Events {
+    /// Reads what there is, and tells what waits. What was being written when the last server ended was not promised to
+    /// anybody: it is the only line that may be broken.
+    pub fn open(state: &Path) -> std::io::Result<(Events, Vec<Event>)> {
+        let path: PathBuf = state.join("events");
+        let text = match std::fs::read(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            text => text?,
+        };
+        let mut known = Known::default();
+        for line in text.split_inclusive(|b| *b == b'\n').filter(|line| line.ends_with(b"\n")) {
+            known.take(
+                serde_json::from_slice(line).map_err(|e| std::io::Error::other(format!("{}: {e}", path.display())))?,
+            );
+        }
+        let forgotten = known.order.len().saturating_sub(MOST_RESULTS);
+        for id in known.order.drain(..forgotten) {
+            known.ended.remove(&id);
+        }
+        let ended = known.order.iter().filter_map(|id| known.ended.get(id).cloned().map(Line::Ended));
+        let mut kept = Vec::new();
+        for line in ended.chain(known.waiting.values().cloned().map(Line::Event)) {
+            kept.extend(serde_json::to_vec(&line)?);
+            kept.push(b'\n');
+        }
+        write(&path, &kept)?;
+        let waiting = known.waiting.values().cloned().collect();
+        let file = File::options().append(true).open(&path)?;
+        Ok((Events { inner: Mutex::new((known, file)) }, waiting))
+    }
+
+    /// Returns when it is on disk.
+    pub fn accept(&self, event: Event) -> Result<()> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.0.waiting.len() >= MOST_WAITING {
+            return Err(ApiError::too_many("too many events wait; try again later"));
+        }
+        add(&mut inner, Line::Event(event))
+    }
+
+    /// Records what has come of it. The first result stays.
+    pub fn end(&self, ended: Ended) -> Result<()> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.0.ended.contains_key(&ended.id) { Ok(()) } else { add(&mut inner, Line::Ended(ended)) }
+    }
+
+    /// What has come of it, if anything has; `None` if there is no such event of this owner's.
+    pub fn result(&self, owner: &str, id: &str) -> Option<Option<Ended>> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        match inner.0.ended.get(id) {
+            Some(ended) => (ended.owner == owner).then(|| Some(ended.clone())),
+            None => inner.0.waiting.get(id).filter(|event| event.owner == owner).map(|_| None),
+        }
+    }
+}
+
+fn add((known, file): &mut (Known, File), line: Line) -> Result<()> {
+    let mut text = serde_json::to_vec(&line).map_err(|e| ApiError::service(e.to_string()))?;
+    text.push(b'\n');
+    let before = file.metadata()?.len();
+    if let Err(e) = file.write_all(&text).and_then(|()| file.sync_data()) {
+        // Half a line would break the next one.
+        file.set_len(before)?;
+        return Err(e.into());
+    }
+    known.take(line);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_accepted_comes_back_once_and_half_a_line_is_nothing() {
+        let state = tempfile::tempdir().unwrap();
+        let (events, waiting) = Events::open(state.path()).unwrap();
+        assert!(waiting.is_empty());
+        for id in ["a", "b"] {
+            events.accept(Event::new(id.into(), "o".into(), "f".into(), b"{}")).unwrap();
+        }
+        let ended = |status: &str| Ended {
+            id: "a".into(),
+            owner: "o".into(),
+            status: status.into(),
+            attempts: 1,
+            payload: "1".into(),
+        };
+        events.end(ended("Succeeded")).unwrap();
+        events.end(ended("Failed")).unwrap();
+        drop(events);
+        let mut file = File::options().append(true).open(state.path().join("events")).unwrap();
+        file.write_all(b"{\"Event\":{\"id\":\"c\"").unwrap();
+        for _ in 0..2 {
+            let (events, waiting) = Events::open(state.path()).unwrap();
+            assert_eq!(
+                waiting.iter().map(|event| (event.id.as_str(), event.payload())).collect::<Vec<_>>(),
+                [("b", b"{}".to_vec())]
+            );
+            assert_eq!(events.result("o", "a").unwrap().unwrap().status, "Succeeded");
+            assert!(events.result("o", "b").unwrap().is_none());
+            assert!(events.result("other", "a").is_none() && events.result("o", "c").is_none());
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Functions as a service: `flashfork serve`, and the commands that ask it for something. The command hands its whole
+//! command line to this program (ARCHITECTURE.md). Exit codes are the command's.
+
+mod client;
+mod error;
+mod events;
+mod front;
+mod keys;
+mod pool;
+mod runtime;
+mod serve;
+mod store;
+mod warden;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use flashfork_terminal::{help, output};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The argument of a warden, which is this program.
+const WARDEN: &str = "warden of a function";
+
+/// The command `flashfork`, as far as it is this program.
+#[derive(Parser)]
+#[command(name = "flashfork", bin_name = "flashfork", version, propagate_version = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Serve(serve::ServeArgs),
+    Deploy(client::DeployArgs),
+    Invoke(client::InvokeArgs),
+    Logs(client::LogsArgs),
+    Functions(client::FunctionsArgs),
+    Undeploy(client::UndeployArgs),
+    Man(ManArgs),
+}
+
+/// Write the man pages of these commands into a directory, for `flashfork man`
+#[derive(clap::Args)]
+#[command(hide = true)]
+struct ManArgs {
+    /// The directory
+    dir: PathBuf,
+}
+
+fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|first| first == WARDEN) {
+        return warden::main();
+    }
+    output::end_with_the_pipe();
+    help::complete(Args::command);
+    output::end(match Args::parse().command {
+        Command::Serve(args) => {
+            tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+            args.main()
+        }
+        Command::Deploy(args) => args.main(),
+        Command::Invoke(args) => args.main(),
+        Command::Logs(args) => args.main(),
+        Command::Functions(args) => args.main(),
+        Command::Undeploy(args) => args.main(),
+        Command::Man(args) => {
+            let mut all = Args::command().disable_help_subcommand(true);
+            all.build();
+            let mut own = all.get_subcommands().filter(|command| !command.is_hide_set());
+            own.try_for_each(|command| help::man_pages(command, Some(help::COMMAND), &[], &args.dir, &|_, _| ()))
+                .map(|()| ExitCode::SUCCESS)
+        }
+    })
+}

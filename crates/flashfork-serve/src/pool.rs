@@ -1,0 +1,400 @@
+//! Functions with their templates, and calls of them, each in a clone of its own.
+
+use crate::error::{ApiError, Result};
+use crate::runtime::{self, Answer, Call};
+use crate::store::Config;
+use crate::warden::{self, NAME, Order, Told};
+use axum::body::Bytes;
+use flashfork_templates::{Clone as Process, Directory, Error as TemplateError, Template};
+use rustix::net::sockopt::set_socket_linger;
+use std::collections::VecDeque;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{sleep_until, timeout};
+
+/// How long a function may take to be warmed.
+const TO_WARM: Duration = Duration::from_secs(120);
+/// Most bytes of a call's log, of what is kept of a function's, and of what a caller gets.
+const CALL_LOG: usize = 64 << 10;
+const LOG: usize = 256 << 10;
+pub const TAIL: usize = 4 << 10;
+/// Most processes of a call.
+const MOST_PROCESSES: u64 = 256;
+
+/// What all functions share.
+pub struct Pool {
+    pub state: PathBuf,
+    pub python: PathBuf,
+    pub shim: PathBuf,
+    /// Calls that may run at a time.
+    pub slots: Arc<Semaphore>,
+    /// Callers that may wait for that.
+    pub most_waiting: usize,
+    pub waiting: AtomicUsize,
+    pub made: AtomicU64,
+}
+
+/// A function that can be called.
+pub struct Function {
+    pub owner: String,
+    pub config: Config,
+    pub code: PathBuf,
+    template: AsyncMutex<Option<Arc<Warm>>>,
+    log: Arc<Mutex<VecDeque<u8>>>,
+}
+
+/// A template, while its warden lives.
+struct Warm {
+    names: Directory,
+    data: u64,
+    _warden: tokio::process::Child,
+    _line: tokio::process::ChildStdin,
+}
+
+/// What a call has come to.
+pub struct Outcome {
+    pub id: String,
+    pub payload: Bytes,
+    /// Whether the function has failed.
+    pub failed: bool,
+    /// The end of its log.
+    pub tail: Vec<u8>,
+}
+
+/// A random number, as a UUID is written.
+pub fn uuid() -> String {
+    let mut bytes = [0u8; 16];
+    // SAFETY: a buffer as long as said; the kernel gives so few bytes whole.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    assert_eq!(got, 16, "the kernel has no random numbers");
+    let text = crate::store::hex(&bytes);
+    [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-")
+}
+
+impl Function {
+    pub fn new(owner: String, config: Config, code: PathBuf) -> Function {
+        Function { owner, config, code, template: AsyncMutex::default(), log: Arc::default() }
+    }
+
+    pub fn log(&self) -> Vec<u8> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
+    /// The template, made first if there is none.
+    async fn warm(&self, pool: &Pool) -> Result<Arc<Warm>> {
+        let mut place = self.template.lock().await;
+        if let Some(warm) = &*place {
+            return Ok(warm.clone());
+        }
+        let started = Instant::now();
+        let warm = timeout(TO_WARM, self.start(pool)).await;
+        let warm = warm.unwrap_or_else(|_| Err(ApiError::not_ready("the function is not warm after 120 seconds")))?;
+        tracing::info!(
+            function = self.config.function_name,
+            owner = self.owner,
+            ms = started.elapsed().as_millis() as u64,
+            "warm"
+        );
+        Ok(place.insert(Arc::new(warm)).clone())
+    }
+
+    async fn start(&self, pool: &Pool) -> Result<Warm> {
+        let service = |e: &dyn std::fmt::Display| ApiError::service(e.to_string());
+        let names = warden::names(&pool.state).join(pool.made.fetch_add(1, Relaxed).to_string());
+        let names = Directory::open(names).map_err(|e| service(&e))?;
+        let order = Order {
+            state: pool.state.clone(),
+            names: names.path().to_owned(),
+            code: self.code.clone(),
+            python: pool.python.clone(),
+            shim: pool.shim.clone(),
+            config: Config { secrets: Default::default(), ..self.config.clone() },
+        };
+        let mut warden = tokio::process::Command::new("/proc/self/exe")
+            .arg(crate::WARDEN)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let missing = || ApiError::service("a warden without streams");
+        let (mut line, told) = (warden.stdin.take().ok_or_else(missing)?, warden.stdout.take().ok_or_else(missing)?);
+        let mut errors = warden.stderr.take().ok_or_else(missing)?;
+        let log = self.log.clone();
+        tokio::spawn(async move {
+            let mut bytes = vec![0; 4096];
+            while let Ok(count @ 1..) = errors.read(&mut bytes).await {
+                append(&log, &bytes[..count]);
+            }
+        });
+        let mut text = serde_json::to_vec(&order).map_err(|e| service(&e))?;
+        text.push(b'\n');
+        line.write_all(&text).await?;
+        let mut answer = String::new();
+        BufReader::new(told).read_line(&mut answer).await?;
+        match serde_json::from_str(&answer) {
+            Ok(Told::Ready(data)) => Ok(Warm { names, data, _warden: warden, _line: line }),
+            Ok(Told::Failed(why)) => Err(ApiError::not_ready(format!("the function can't be warmed: {why}"))),
+            Err(_) => Err(ApiError::not_ready("the function can't be warmed: its warden has ended")),
+        }
+    }
+
+    /// Warms it, so that nobody waits for that.
+    pub async fn prepare(&self, pool: &Pool) -> Result<()> {
+        self.warm(pool).await.map(drop)
+    }
+
+    /// Calls it. Dropped, the call ends with all that it has started.
+    pub async fn call(
+        self: &Arc<Self>,
+        pool: &Arc<Pool>,
+        id: String,
+        payload: Bytes,
+        client_context: Option<String>,
+    ) -> Result<Outcome> {
+        let slot = pool.slot().await?;
+        self.call_in(pool, slot, id, payload, client_context).await
+    }
+
+    /// The same for whom no other caller waits.
+    pub async fn call_in(
+        self: &Arc<Self>,
+        pool: &Arc<Pool>,
+        slot: OwnedSemaphorePermit,
+        id: String,
+        payload: Bytes,
+        client_context: Option<String>,
+    ) -> Result<Outcome> {
+        let limit = Duration::from_secs(self.config.timeout);
+        let (ours, theirs) = pair()?;
+        let (reader, writer) = std::io::pipe()?;
+        let mut log = Log { reader: Receiver::from_owned_fd(reader.into())?, bytes: Vec::new() };
+        let (theirs, writer) = (Arc::new(OwnedFd::from(theirs)), Arc::new(OwnedFd::from(writer)));
+        let mut tried = 0;
+        let process = loop {
+            let warm = self.warm(pool).await?;
+            let (function, pool, again) = (self.clone(), pool.clone(), (warm.clone(), theirs.clone(), writer.clone()));
+            let made =
+                tokio::task::spawn_blocking(move || function.clone_of(&pool, &again.0, &again.1, &again.2)).await;
+            match made.map_err(|e| ApiError::service(e.to_string()))? {
+                Ok(process) => break process,
+                Err(TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_)) if tried < 3 => {
+                    tried += 1;
+                    let mut place = self.template.lock().await;
+                    // Somebody else may have made it anew.
+                    if place.as_ref().is_some_and(|now| Arc::ptr_eq(now, &warm)) {
+                        *place = None;
+                    }
+                }
+                Err(e) => return Err(ApiError::service(e.to_string())),
+            }
+        };
+        drop((theirs, writer));
+        let line = process.as_fd().try_clone_to_owned()?;
+        // SAFETY: the descriptor is open until it is dropped here, after it was taken from the loop.
+        let ended = unsafe { AsyncFd::register(line) }.map_err(std::io::Error::from)?;
+        let begun = Instant::now();
+        let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let arn = self.config.arn(&self.owner);
+        let call = Call { id: id.clone(), invocation: uuid(), arn, deadline, client_context, payload };
+        let (sender, mut answer) = oneshot::channel();
+        ours.set_nonblocking(true)?;
+        let mut served = Box::pin(runtime::serve(tokio::net::TcpStream::from_std(ours)?, call, sender));
+        let (mut is_served, mut is_logged) = (false, false);
+        let came = loop {
+            tokio::select! {
+                biased;
+                came = &mut answer => break came.ok().map(Ok),
+                () = &mut served, if !is_served => is_served = true,
+                more = log.read(), if !is_logged => is_logged = !more,
+                ready = ended.readable() => match process.try_wait() {
+                    Ok(None) => ready?.clear_ready(),
+                    Ok(Some(status)) => {
+                        // What it has said before its end counts.
+                        if !is_served {
+                            served.as_mut().await;
+                        }
+                        break Some(answer.try_recv().map_err(|_| exited(&id, status)));
+                    }
+                    Err(_) => break Some(Err(exited(&id, ExitStatusExt::from_raw(libc::SIGKILL)))),
+                },
+                () = sleep_until((begun + limit).into()) => {
+                    let text = format!("{id} Task timed out after {:.2} seconds", limit.as_secs_f64());
+                    break Some(Err(("Sandbox.Timedout", text)));
+                }
+            }
+        };
+        while log.read_now() {}
+        // Nobody waits for its end, but no other call takes its place before.
+        let end = async move {
+            let _slot = slot;
+            let _ = process.kill();
+            while let Ok(mut ready) = ended.readable().await {
+                if !matches!(process.try_wait(), Ok(None)) {
+                    return;
+                }
+                ready.clear_ready();
+            }
+        };
+        tokio::spawn(end);
+        drop(served);
+        let (payload, failed) = match came {
+            Some(Ok(Answer::Done(payload))) => (payload, false),
+            Some(Ok(Answer::Failed(payload))) => (payload, true),
+            Some(Ok(Answer::TooLarge)) => {
+                let why = format!("RequestId: {id} Error: the answer is larger than {} bytes", runtime::MOST);
+                (error("Function.ResponseSizeTooLarge", &why), true)
+            }
+            Some(Err((kind, why))) => (error(kind, &why), true),
+            None => {
+                (error("Runtime.Unknown", &format!("RequestId: {id} Error: the runtime has let go of its call")), true)
+            }
+        };
+        let tail = self.keep_log(&id, begun.elapsed(), log.bytes);
+        Ok(Outcome { id, payload, failed, tail })
+    }
+
+    fn clone_of(
+        &self,
+        pool: &Pool,
+        warm: &Warm,
+        stream: &OwnedFd,
+        log: &OwnedFd,
+    ) -> std::result::Result<Process, TemplateError> {
+        let data = (warm.data << 10) + (self.config.memory_size << 20);
+        let template = Template::named(&warm.names, NAME.parse().expect("it is a name"));
+        template
+            .run()
+            .envs(warden::environment(&pool.state, &self.config))
+            .envs(&self.config.secrets)
+            .current_dir("/")
+            .umask(0o022)
+            .streams([Some(stream.as_fd()), Some(log.as_fd()), Some(log.as_fd())])
+            .limit(libc::RLIMIT_DATA, data)
+            .limit(libc::RLIMIT_NPROC, MOST_PROCESSES)
+            .limit(libc::RLIMIT_CORE, 0)
+            .start()
+    }
+
+    /// Gives the end of it.
+    fn keep_log(&self, id: &str, span: Duration, said: Vec<u8>) -> Vec<u8> {
+        let mut all = format!("START RequestId: {id} Version: $LATEST\n").into_bytes();
+        all.extend(said);
+        if all.last() != Some(&b'\n') {
+            all.push(b'\n');
+        }
+        let ms = span.as_secs_f64() * 1e3;
+        all.extend(format!("END RequestId: {id}\nREPORT RequestId: {id}\tDuration: {ms:.2} ms\n").into_bytes());
+        append(&self.log, &all);
+        all.split_off(all.len().saturating_sub(TAIL))
+    }
+}
+
+fn append(log: &Mutex<VecDeque<u8>>, bytes: &[u8]) {
+    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    log.extend(bytes);
+    let more = log.len().saturating_sub(LOG);
+    log.drain(..more);
+}
+
+fn error(kind: &str, why: &str) -> Bytes {
+    serde_json::json!({ "errorType": kind, "errorMessage": why }).to_string().into()
+}
+
+fn exited(id: &str, status: std::process::ExitStatus) -> (&'static str, String) {
+    let how = match status.signal() {
+        Some(signal) => format!("signal: {signal}"),
+        None => format!("exit status {}", status.code().unwrap_or_default()),
+    };
+    ("Runtime.ExitError", format!("RequestId: {id} Error: Runtime exited with error: {how}"))
+}
+
+impl Pool {
+    /// A call that may run; or too many wait already.
+    pub async fn slot(&self) -> Result<OwnedSemaphorePermit> {
+        if let Ok(slot) = self.slots.clone().try_acquire_owned() {
+            return Ok(slot);
+        }
+        /// One that waits, until it is dropped.
+        struct Waits<'a>(&'a AtomicUsize);
+        impl Drop for Waits<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Relaxed);
+            }
+        }
+        let before = self.waiting.fetch_add(1, Relaxed);
+        let _waits = Waits(&self.waiting);
+        if before >= self.most_waiting {
+            return Err(ApiError::too_many("all calls that may run do, and as many wait as may; try again later"));
+        }
+        self.slots.clone().acquire_owned().await.map_err(|e| ApiError::service(e.to_string()))
+    }
+}
+
+/// What a call prints.
+struct Log {
+    reader: Receiver,
+    bytes: Vec<u8>,
+}
+
+impl Log {
+    /// False at its end.
+    async fn read(&mut self) -> bool {
+        loop {
+            let mut bytes = [0; 4096];
+            let ready = self.reader.readable().await;
+            match ready.and_then(|()| self.reader.try_read(&mut bytes)) {
+                Ok(count @ 1..) => {
+                    self.keep(&bytes[..count]);
+                    return true;
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// Whether there was something.
+    fn read_now(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        match self.reader.try_read(&mut bytes) {
+            Ok(count @ 1..) => {
+                self.keep(&bytes[..count]);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+        let more = self.bytes.len().saturating_sub(CALL_LOG);
+        self.bytes.drain(..more);
+    }
+}
+
+/// Two ends of a connection, both this process's: what is at either end is known. Nothing of it waits when it ends.
+fn pair() -> std::io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let theirs = TcpStream::connect(listener.local_addr()?)?;
+    loop {
+        let (ours, peer) = listener.accept()?;
+        if peer == theirs.local_addr()? {
+            ours.set_nodelay(true)?;
+            theirs.set_nodelay(true)?;
+            set_socket_linger(&ours, Some(Duration::ZERO))?;
+            return Ok((ours, theirs));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! `flashfork serve`: what it stands on, and its start.
+
+use crate::events::Events;
+use crate::front::{self, Server};
+use crate::keys::Keys;
+use crate::pool::Pool;
+use crate::store::Store;
+use crate::warden;
+use flashfork_terminal::{CliError, places};
+use rustix::fs::FlockOperation;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+
+/// Serve functions by AWS Lambda's APIs, each call in a fresh clone of a warmed process
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  flashfork serve --python venv/bin/python
+  flashfork serve --listen 0.0.0.0:9001 --keys keys
+
+The Python needs AWS's runtime client (pip install awslambdaric). Started by root it becomes another user first (--user).")]
+pub struct ServeArgs {
+    /// Address to listen on; without keys a loopback address only
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9001")]
+    listen: SocketAddr,
+    /// Python that functions run in
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    python: PathBuf,
+    /// Directory for functions and events, not in /tmp [default: ~/.local/state/flashfork-serve; root's: /var/lib/flashfork-serve]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// File of keys, a line each: ID SECRET OWNER; requests must be signed with one (Signature Version 4)
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+    /// Calls that run at a time
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    concurrency: u32,
+    /// Calls that may wait for others to end
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    queue: usize,
+    /// Seconds after which an event that has failed is tried again
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    event_retry: u64,
+    /// User to become when root starts it
+    #[arg(long, value_name = "NAME", default_value = "nobody")]
+    user: String,
+}
+
+impl ServeArgs {
+    /// Serves until a signal ends it.
+    pub fn main(&self) -> Result<ExitCode, CliError> {
+        let unable = |why: String| CliError::Unable(why);
+        let keys = self.keys.as_ref().map(|path| Keys::read(path).map_err(CliError::file("read", path))).transpose()?;
+        if keys.is_none() && !self.listen.ip().is_loopback() {
+            return Err(unable(format!(
+                "{} is no loopback address: give --keys, or anybody could run code here",
+                self.listen
+            )));
+        }
+        let python = find(&self.python)
+            .ok_or_else(|| unable(format!("there is no {}: give --python", self.python.display())))?;
+        let shim = places::shim()?;
+        let state = self.state()?;
+        let made = !state.exists();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).map_err(CliError::file("create", &state))?;
+        let state = state.canonicalize().map_err(CliError::file("find", &state))?;
+        if ["/tmp", "/dev/shm"].iter().any(|place| state.starts_with(place)) {
+            return Err(unable(format!(
+                "{} is in a directory of which each call has its own: give another --state",
+                state.display()
+            )));
+        }
+        if rustix::process::geteuid().is_root() {
+            become_user(&self.user, &state, made)?;
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        runtime.map_err(CliError::file("start", "the server"))?.block_on(self.serve(keys, python, shim, state))
+    }
+
+    fn state(&self) -> Result<PathBuf, CliError> {
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state/flashfork-serve"));
+        let own = if rustix::process::geteuid().is_root() { Some("/var/lib/flashfork-serve".into()) } else { home() };
+        self.state.clone().or(own).ok_or_else(|| CliError::Unable("there is no HOME: give --state".into()))
+    }
+
+    async fn serve(
+        &self,
+        keys: Option<Keys>,
+        python: PathBuf,
+        shim: PathBuf,
+        state: PathBuf,
+    ) -> Result<ExitCode, CliError> {
+        let file = |what| CliError::file(what, &state);
+        let lock = File::create(state.join("lock")).map_err(file("write to"))?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            CliError::Unable(format!("another server has {}: end it, or give another --state", state.display()))
+        })?;
+        // Names of templates that have ended with the last server.
+        let names = warden::names(&state);
+        if let Err(e) = fs::remove_dir_all(&names)
+            && e.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(file("clear")(e));
+        }
+        let listener = tokio::net::TcpListener::bind(self.listen).await;
+        let listener = listener.map_err(|e| CliError::Unable(format!("can't listen on {}: {e}", self.listen)))?;
+        let address = listener.local_addr().map_err(file("serve"))?;
+        let pool = Pool {
+            state: state.clone(),
+            python,
+            shim,
+            slots: Arc::new(Semaphore::new(self.concurrency as usize)),
+            most_waiting: self.queue,
+            waiting: Default::default(),
+            made: Default::default(),
+        };
+        let (events, waiting) = Events::open(&state).map_err(file("read events in"))?;
+        let retry = Duration::from_secs(self.event_retry);
+        let server = Server::new(Arc::new(pool), Store { state: state.clone() }, keys, events, retry);
+        let server = Arc::new(server.map_err(|e| CliError::Unable(e.to_string()))?);
+        for function in server.functions(None) {
+            let pool = server.pool.clone();
+            tokio::spawn(async move {
+                if let Err(e) = function.prepare(&pool).await {
+                    tracing::error!(function = function.config.function_name, owner = function.owner, "{e}");
+                }
+            });
+        }
+        front::resume(&server, waiting);
+        let ends = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+        let [Ok(mut terminate), Ok(mut interrupt)] = ends else {
+            return Err(CliError::Unable("can't wait for signals".into()));
+        };
+        println!("flashfork serves functions on http://{address}");
+        tokio::select! {
+            () = front::serve(listener, server) => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        drop(lock);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A program by its path, or where a shell would find it; links stay, for an environment of Python is known by its own.
+fn find(program: &Path) -> Option<PathBuf> {
+    let all = std::env::var_os("PATH").unwrap_or_default();
+    let named = program.components().count() > 1;
+    let mut places = if named {
+        vec![program.to_owned()]
+    } else {
+        std::env::split_paths(&all).map(|dir| dir.join(program)).collect()
+    };
+    places.retain(|path| path.is_file());
+    std::path::absolute(places.first()?).ok()
+}
+
+/// Functions are never root.
+fn become_user(name: &str, state: &Path, made: bool) -> Result<(), CliError> {
+    let unable = |why: &str| CliError::Unable(format!("can't become {name}: {why}; give another --user"));
+    let text = CString::new(name).map_err(|_| unable("no name"))?;
+    // SAFETY: a string; the structure is copied before anything else is asked; this process has one thread.
+    unsafe {
+        let found = libc::getpwnam(text.as_ptr());
+        if found.is_null() || (*found).pw_uid == 0 {
+            return Err(unable("there is no such user, or it is root"));
+        }
+        let (user, group) = ((*found).pw_uid, (*found).pw_gid);
+        if made {
+            std::os::unix::fs::chown(state, Some(user), Some(group)).map_err(CliError::file("give away", state))?;
+        }
+        if libc::setgroups(0, std::ptr::null()) != 0
+            || libc::setresgid(group, group, group) != 0
+            || libc::setresuid(user, user, user) != 0
+        {
+            return Err(unable(&std::io::Error::last_os_error().to_string()));
+        }
+        // Otherwise what is below /proc/self stays root's.
+        libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
+    }
+    Ok(())
+}
