@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{sleep, timeout};
 
 /// How long a client may take to send a request's head, and again its body.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Most bytes of a package, as it comes in base64 with its configuration, and of an event.
 const MOST_PACKAGE: usize = 70 << 20;
 const MOST_EVENT: usize = 1 << 20;
@@ -92,7 +92,7 @@ impl Server {
             return Err(too_large());
         }
         let body = timeout(PATIENCE, to_bytes(body, most)).await;
-        let body = body.map_err(|_| ApiError::slow("the body did not come in 20 seconds"))?;
+        let body = body.map_err(|_| ApiError::slow("the body did not come in 10 seconds"))?;
         let body = body.map_err(|e| {
             let large = std::error::Error::source(&e).is_some_and(|why| why.is::<http_body_util::LengthLimitError>());
             if large { too_large() } else { ApiError::bad_content("the body breaks off") }

@@ -211,27 +211,31 @@ impl Function {
         let (sender, mut answer) = oneshot::channel();
         ours.set_nonblocking(true)?;
         let mut served = Box::pin(runtime::serve(tokio::net::TcpStream::from_std(ours)?, call, sender));
-        let (mut is_served, mut is_logged) = (false, false);
+        let (mut is_served, mut is_logged, mut is_let_go) = (false, false, false);
         let came = loop {
             tokio::select! {
                 biased;
-                came = &mut answer => break came.ok().map(Ok),
+                came = &mut answer, if !is_let_go => match came {
+                    Ok(answer) => break Ok(answer),
+                    // It speaks with nobody any more, and may go on until its end, or the limit.
+                    Err(_) => is_let_go = true,
+                },
                 () = &mut served, if !is_served => is_served = true,
                 more = log.read(), if !is_logged => is_logged = !more,
                 ready = ended.readable() => match process.try_wait() {
                     Ok(None) => ready?.clear_ready(),
                     Ok(Some(status)) => {
-                        // What it has said before its end counts.
+                        // What it has said before its end counts; it may have handed the connection on.
                         if !is_served {
-                            served.as_mut().await;
+                            let _ = timeout(Duration::from_secs(1), served.as_mut()).await;
                         }
-                        break Some(answer.try_recv().map_err(|_| exited(&id, status)));
+                        break answer.try_recv().map_err(|_| exited(&id, status));
                     }
-                    Err(_) => break Some(Err(exited(&id, ExitStatusExt::from_raw(libc::SIGKILL)))),
+                    Err(_) => break Err(exited(&id, ExitStatusExt::from_raw(libc::SIGKILL))),
                 },
                 () = sleep_until((begun + limit).into()) => {
                     let text = format!("{id} Task timed out after {:.2} seconds", limit.as_secs_f64());
-                    break Some(Err(("Sandbox.Timedout", text)));
+                    break Err(("Sandbox.Timedout", text));
                 }
             }
         };
@@ -250,16 +254,13 @@ impl Function {
         tokio::spawn(end);
         drop(served);
         let (payload, failed) = match came {
-            Some(Ok(Answer::Done(payload))) => (payload, false),
-            Some(Ok(Answer::Failed(payload))) => (payload, true),
-            Some(Ok(Answer::TooLarge)) => {
+            Ok(Answer::Done(payload)) => (payload, false),
+            Ok(Answer::Failed(payload)) => (payload, true),
+            Ok(Answer::TooLarge) => {
                 let why = format!("RequestId: {id} Error: the answer is larger than {} bytes", runtime::MOST);
                 (error("Function.ResponseSizeTooLarge", &why), true)
             }
-            Some(Err((kind, why))) => (error(kind, &why), true),
-            None => {
-                (error("Runtime.Unknown", &format!("RequestId: {id} Error: the runtime has let go of its call")), true)
-            }
+            Err((kind, why)) => (error(kind, &why), true),
         };
         let tail = self.keep_log(&id, begun.elapsed(), log.bytes);
         Ok(Outcome { id, payload, failed, tail })

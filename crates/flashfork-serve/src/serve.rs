@@ -34,7 +34,8 @@ pub struct ServeArgs {
     /// Python that functions run in
     #[arg(long, value_name = "PATH", default_value = "python3")]
     python: PathBuf,
-    /// Directory for functions and events, not in /tmp [default: ~/.local/state/flashfork-serve; root's: /var/lib/flashfork-serve]
+    /// Directory for functions and events, not in /tmp [default: ~/.local/state/flashfork-serve; root's:
+    /// /var/lib/flashfork-serve]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// File of keys, a line each: ID SECRET OWNER; requests must be signed with one (Signature Version 4)

@@ -1,0 +1,120 @@
+"""Functions that tests call by the name in "do"."""
+import ctypes
+import os
+import random
+import socket
+import time
+
+import numpy
+
+WARMED_WITH = os.environ.get("SECRET")
+calls = 0
+
+
+def handler(event, context):
+    return globals()[event.get("do", "echo")](event, context)
+
+
+def echo(event, context):
+    print("said by", context.function_name)
+    return event
+
+
+def look(event, context):
+    """What this call finds, and leaves."""
+    global calls
+    calls += 1
+    found = {"calls": calls, "files": os.listdir("/tmp") + os.listdir("/dev/shm"), "warmed_with": WARMED_WITH}
+    for place in ("/tmp/left", "/dev/shm/left"):
+        with open(place, "w") as file:
+            file.write("secret")
+    writable = []
+    for place in (os.getcwd(), os.path.dirname(os.getcwd()), "/var/tmp", os.path.dirname(event["state"])):
+        try:
+            with open(os.path.join(place, "left"), "w"):
+                writable.append(place)
+        except OSError:
+            pass
+    processes = [name for name in os.listdir("/proc") if name.isdigit()]
+    return {**found, "secret": os.environ.get("SECRET"), "writable": writable, "processes": len(processes),
+            "state": sorted(os.listdir(event["state"])), "names": os.listdir(event["state"] + "/names/0"),
+            "random": [random.random(), float(numpy.random.random())], "user": os.getuid(),
+            "rights": [line.split()[1] for line in open("/proc/self/status") if line.startswith("Cap")]}
+
+
+def fail(event, context):
+    raise ValueError("it failed")
+
+
+def leave(event, context):
+    os._exit(3)
+
+
+def crash(event, context):
+    ctypes.string_at(0)
+
+
+def sleep(event, context):
+    time.sleep(1000)
+
+
+def large(event, context):
+    return "x" * (7 << 20)
+
+
+def eat(event, context):
+    return len(bytearray(4 << 30))
+
+
+def fork(event, context):
+    """Leaves processes that have gone their own way."""
+    for _ in range(3):
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork():
+                os._exit(0)
+            os.execv("/bin/sleep", ["sleep-" + event["word"], "1000"])
+    if event.get("then"):
+        return handler({"do": event["then"]}, context)
+
+
+def breed(event, context):
+    count = 0
+    try:
+        while count < 5000:
+            if os.fork() == 0:
+                time.sleep(1000)
+            count += 1
+    except OSError:
+        return count
+
+
+def runtime():
+    """The connection to the runtime's other side."""
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            connection = socket.socket(fileno=os.dup(int(fd)))
+            if connection.family == socket.AF_INET and connection.getpeername()[0] == "127.0.0.1":
+                return connection
+        except OSError:
+            pass
+
+
+def lie(event, context):
+    """Answers for others, and for itself under a stale name, then twice."""
+    connection = runtime()
+    connection.setblocking(True)
+    told = []
+    mine = context.aws_request_id
+
+    def post(what, body, more=""):
+        connection.sendall(f"POST /2018-06-01/runtime/{what} HTTP/1.1\r\nHost: x\r\n{more}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        told.append(int(connection.recv(65536).split()[1]))
+
+    post("invocation/" + event["other"] + "/response", '"for another"')
+    post(f"invocation/{mine}/response", '"stale"', "Lambda-Runtime-Invocation-Id: 0\r\n")
+    post("invocation/../next/response", '"nobody"')
+    connection.sendall(b"GET /2018-06-01/runtime/invocation/next HTTP/1.1\r\nHost: x\r\n\r\n")
+    told.append(int(connection.recv(65536).split()[1]))
+    post(f"invocation/{mine}/response", str(told))
+    post(f"invocation/{mine}/response", '"again"')
