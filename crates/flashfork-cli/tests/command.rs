@@ -8,13 +8,13 @@ use predicates::str::{contains, ends_with, starts_with};
 use std::fs;
 use std::{path::Path, process::Stdio, sync::Once, time::Duration};
 
-/// The command with the program of `bench` beside it, which is built here when it isn't there yet.
+/// The command with its other programs beside it, which are built here when they are not there yet.
 fn flashfork() -> Command {
     static BUILT: Once = Once::new();
     let command = Path::new(common::flashfork());
     BUILT.call_once(|| {
-        if !command.with_file_name("flashfork-bench").is_file() {
-            common::build(&["flashfork-bench"]);
+        if !["flashfork-bench", "flashfork-serve"].iter().all(|name| command.with_file_name(name).is_file()) {
+            common::build(&["flashfork-bench", "flashfork-serve"]);
         }
     });
     let mut command = Command::new(command);
