@@ -76,6 +76,12 @@ fn the_tables_in_documents_follow_from_the_committed_records() {
         let mut parts = text.split("<!-- ");
         let mut wanted = parts.next().unwrap().to_owned();
         for part in parts {
+            // Those of the shim's variables and the like have a test of their own.
+            if part.starts_with("table ") {
+                wanted += "<!-- ";
+                wanted += part;
+                continue;
+            }
             let place = || format!("{}: {}", path.display(), part.lines().next().unwrap());
             let (words, rest) = part.split_once(" -->\n\n```\n").unwrap_or_else(|| panic!("no block: {}", place()));
             let (_, rest) = rest.split_once("\n```\n").unwrap_or_else(|| panic!("no end: {}", place()));
