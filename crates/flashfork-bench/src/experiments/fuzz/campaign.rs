@@ -76,8 +76,8 @@ pub fn run(setup: &Setup, method: Method, seed: u64, until: Until, dir: &Path, r
     std::fs::create_dir(dir).or_cant(format_args!("make {}", dir.display()))?;
     let counter = Counter::create(dir.join("counter"))?;
     let stats = match method {
-        Method::Seal => Some(ShimStats::create(dir.join("shim-stats"))?),
-        Method::Fork4k | Method::ForkThp | Method::Hugetlb | Method::Odf => None,
+        Method::Seal | Method::Odf => Some(ShimStats::create(dir.join("shim-stats"))?),
+        Method::Fork4k | Method::ForkThp | Method::Hugetlb => None,
     };
     let executions = match until {
         Until::Executions(executions) => Some(executions),
@@ -105,7 +105,7 @@ pub fn run(setup: &Setup, method: Method, seed: u64, until: Until, dir: &Path, r
             afl.executions
         ));
     }
-    let shim = stats.map(|stats| stats.read()).transpose()?;
+    let shim = stats.map(|stats| stats.read(method)).transpose()?;
     Ok(Campaign { startup, windows, executions, seconds, afl, pages, shim })
 }
 

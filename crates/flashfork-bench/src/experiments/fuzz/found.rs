@@ -71,7 +71,7 @@ pub struct Slice {
 
 /// The methods that were measured, in table order.
 pub fn methods(records: &[Record]) -> impl Iterator<Item = Method> {
-    Method::STOCK.into_iter().filter(|&method| series(records, method).next().is_some())
+    Method::all().filter(|&method| series(records, method).next().is_some())
 }
 
 /// The slices of `method`, in order.

@@ -164,9 +164,9 @@ pub fn quiet(command: &mut Command) {
     command.env("AFL_FORKSRV_INIT_TMOUT", LOADING);
 }
 
-/// The shim in the fuzzed program, which it always seals.
-pub fn with_shim(command: &mut Command, shim: &Path) {
-    command.env("AFL_PRELOAD", shim).env(environment::ENGINE.name(), "seal");
+/// The shim in the fuzzed program, with the engine of `method`.
+pub fn with_shim(command: &mut Command, shim: &Path, method: Method) {
+    command.env("AFL_PRELOAD", shim).env(environment::ENGINE.name(), method.as_ref());
 }
 
 fn environment(command: &mut Command, setup: &Setup, method: Method, stats: Option<&ShimStats>) {
@@ -174,7 +174,7 @@ fn environment(command: &mut Command, setup: &Setup, method: Method, stats: Opti
     let (name, value) = heap::tunable(method);
     command.env(name, value);
     if let Some(stats) = stats {
-        with_shim(command, &setup.shim);
+        with_shim(command, &setup.shim, method);
         command.env(environment::STATS.name(), stats.path());
     }
 }

@@ -4,6 +4,7 @@ use super::campaign::{self, Until};
 use super::found::{self, Made};
 use super::{FuzzOptions, process::Setup};
 use crate::prelude::*;
+use crate::subjects::parent;
 use flashfork_measure::order::shuffled_rounds;
 
 /// Added to the number of a slice for AFL's random seed: the same inputs for every method, others in every slice.
@@ -20,7 +21,7 @@ impl Runs<'_, '_> {
     /// Runs all campaigns, each in its own directory within `work`.
     pub fn measure(&mut self, work: &Path) -> Result {
         let made = Made { database_bytes: self.database_bytes, cpu: self.setup.cpu };
-        let mut methods = Method::STOCK.to_vec();
+        let mut methods = parent::of_any_size(self.run);
         let whole = self.slices(made, &mut methods, work);
         for method in found::methods(&self.run.records).collect::<Vec<_>>() {
             let slices = found::slices(&self.run.records, method);
@@ -33,9 +34,9 @@ impl Runs<'_, '_> {
     /// The methods in turn. One that can't be had as it is meant goes from `methods`.
     fn slices(&mut self, made: Made, methods: &mut Vec<Method>, work: &Path) -> Result {
         let (options, seconds) = (self.options, f64::from(self.options.seconds));
-        let number = options.slices as usize;
+        let (number, all) = (options.slices as usize, methods.clone());
         for (slice, order) in shuffled_rounds(number, methods.len(), SEED).into_iter().enumerate() {
-            for (place, method) in order.into_iter().map(|index| Method::STOCK[index]).enumerate() {
+            for (place, method) in order.into_iter().map(|index| all[index]).enumerate() {
                 self.run.go_on()?;
                 if !methods.contains(&method) {
                     continue;

@@ -30,7 +30,7 @@ pub fn run(
     command.arg("--").arg(fuzzing.built.program(way));
     process::quiet(&mut command);
     if way == Way::Shim {
-        process::with_shim(&mut command, fuzzing.shim);
+        process::with_shim(&mut command, fuzzing.shim, Method::Seal);
     }
     let cpu = fuzzing.cpu;
     let mut fuzzer = Fuzzer::spawn(command, &output, move || on_one_cpu(cpu))?;

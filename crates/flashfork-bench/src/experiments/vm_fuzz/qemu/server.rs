@@ -111,7 +111,7 @@ impl Server {
 
     /// What the shim did; an error if this is the sealed one and nothing was sealed.
     pub fn shim(&self) -> Result<Option<ShimReport>> {
-        self.stats.as_ref().map(ShimStats::read).transpose()
+        self.stats.as_ref().map(|stats| stats.read(self.method)).transpose()
     }
 
     /// Has a child make the system calls of an input.
