@@ -1,13 +1,12 @@
 //! The commands that ask a server for something.
 
-use crate::keys::sign;
 use crate::store::pack;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::request::{Builder, Request};
+use axum::http::response::Response;
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
-use flashfork_terminal::CliError;
-use http_body_util::{BodyExt, Full};
+use flashfork_terminal::{CliError, output};
 use hyper::client::conn::http1;
-use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -15,15 +14,12 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Where the server is, and who asks.
+/// Where the server is.
 #[derive(clap::Args)]
 pub struct Endpoint {
     /// Address of the server
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9001", env = "FLASHFORK_ENDPOINT")]
     endpoint: String,
-    /// Key to sign with, where the server asks for one; its secret is in AWS_SECRET_ACCESS_KEY
-    #[arg(long, value_name = "ID", env = "AWS_ACCESS_KEY_ID", hide_env_values = true)]
-    key: Option<String>,
 }
 
 /// Deploy a function: a directory or a zip file with Python code
@@ -78,28 +74,8 @@ pub struct InvokeArgs {
     endpoint: Endpoint,
 }
 
-/// Print what a function has printed lately
 #[derive(clap::Args)]
-#[command(after_help = "Example: flashfork logs hello")]
-pub struct LogsArgs {
-    /// The function
-    name: String,
-    #[command(flatten)]
-    endpoint: Endpoint,
-}
-
-/// List the functions
-#[derive(clap::Args)]
-#[command(after_help = "Example: flashfork functions")]
-pub struct FunctionsArgs {
-    #[command(flatten)]
-    endpoint: Endpoint,
-}
-
-/// Remove a function
-#[derive(clap::Args)]
-#[command(after_help = "Example: flashfork undeploy hello")]
-pub struct UndeployArgs {
+pub struct FunctionArgs {
     /// The function
     name: String,
     #[command(flatten)]
@@ -115,41 +91,26 @@ fn function(name: &str, rest: &str) -> Result<String, CliError> {
 }
 
 impl Endpoint {
-    fn ask(
-        &self,
-        method: &str,
-        path: &str,
-        more: &[(&str, &str)],
-        body: Vec<u8>,
-    ) -> Result<(Response<()>, Bytes), CliError> {
-        let failed = |e: &dyn std::fmt::Display| {
+    fn ask(&self, request: Builder, body: impl Into<Body>) -> Result<Response<Bytes>, CliError> {
+        let asked: Result<_, Box<dyn std::error::Error>> = (|| {
+            let request = request.header("host", &self.endpoint).body(body.into())?;
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+                let stream = tokio::net::TcpStream::connect(&self.endpoint).await?;
+                stream.set_nodelay(true)?;
+                let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+                tokio::spawn(connection);
+                let (parts, body) = sender.send_request(request).await?.into_parts();
+                Ok(Response::from_parts(parts, to_bytes(Body::new(body), usize::MAX).await?))
+            })
+        })();
+        let response = asked.map_err(|e| {
             CliError::Unable(format!("can't ask {}: {e}; start it with `flashfork serve`", self.endpoint))
-        };
-        let secret = std::env::var("AWS_SECRET_ACCESS_KEY").unwrap_or_default();
-        let signed = self.key.as_ref().map(|key| sign(key, &secret, method, &self.endpoint, path, more, &body));
-        let mut request = Request::builder().method(method).uri(path).header("host", &self.endpoint);
-        for (name, value) in signed.into_iter().flatten() {
-            request = request.header(name, value);
-        }
-        for (name, value) in more {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(Full::new(Bytes::from(body))).map_err(|e| failed(&e))?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| failed(&e))?;
-        let asked: Result<_, Box<dyn std::error::Error>> = runtime.block_on(async {
-            let stream = tokio::net::TcpStream::connect(&self.endpoint).await?;
-            stream.set_nodelay(true)?;
-            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-            tokio::spawn(connection);
-            let (parts, body) = sender.send_request(request).await?.into_parts();
-            Ok((Response::from_parts(parts, ()), body.collect().await?.to_bytes()))
-        });
-        let (response, body) = asked.map_err(|e| failed(&e))?;
+        })?;
         if response.status().is_success() {
-            return Ok((response, body));
+            return Ok(response);
         }
-        let why =
-            serde_json::from_slice::<Value>(&body).ok().and_then(|value| Some(value["Message"].as_str()?.to_owned()));
+        let why = serde_json::from_slice::<Value>(response.body()).unwrap_or_default();
+        let why = why["Message"].as_str().map(str::to_owned);
         Err(CliError::Unable(why.unwrap_or_else(|| format!("{} says {}", self.endpoint, response.status()))))
     }
 }
@@ -176,13 +137,11 @@ impl DeployArgs {
         crate::store::name(name).map_err(|e| CliError::Unable(format!("{}; name it with --name", e.why)))?;
         let mut secrets = BTreeMap::new();
         for secret in &self.secret {
-            let (name, value) = match secret.split_once('=') {
-                Some((name, value)) => (name, value.to_owned()),
-                None => {
-                    (secret.as_str(), std::env::var(secret).map_err(|e| CliError::Unable(format!("{secret}: {e}")))?)
-                }
+            let own = || std::env::var(secret).map_err(|e| CliError::Unable(format!("{secret}: {e}")));
+            match secret.split_once('=') {
+                Some((name, value)) => secrets.insert(name, value.to_owned()),
+                None => secrets.insert(secret, own()?),
             };
-            secrets.insert(name, value);
         }
         let variables: Option<BTreeMap<_, _>> = self.env.iter().map(|text| text.split_once('=')).collect();
         let variables = variables.ok_or_else(|| CliError::Unable("--env takes NAME=VALUE".into()))?;
@@ -190,8 +149,9 @@ impl DeployArgs {
             "FunctionName": name, "Handler": self.handler, "Timeout": self.timeout, "MemorySize": self.memory,
             "Environment": { "Variables": variables }, "Secrets": secrets, "Code": { "ZipFile": BASE64.encode(package) },
         });
-        self.endpoint.ask("POST", FUNCTIONS, &[], asked.to_string().into_bytes())?;
-        print(format!("{name} is warm").as_bytes())
+        self.endpoint.ask(Request::post(FUNCTIONS), asked.to_string())?;
+        output::say(&format!("{name} is warm"))?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -199,61 +159,48 @@ impl InvokeArgs {
     /// Calls, and says so if the function has failed.
     pub fn main(&self) -> Result<ExitCode, CliError> {
         if let Some(id) = &self.result {
-            let plain = id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
-            if !plain {
+            if !id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
                 return Err(CliError::Unable(format!("{id} is no id of an event")));
             }
-            return print(&self.endpoint.ask("GET", &function(&self.name, &format!("/events/{id}"))?, &[], vec![])?.1);
+            let path = function(&self.name, &format!("/events/{id}"))?;
+            return print(self.endpoint.ask(Request::get(path), Body::empty())?.body());
         }
-        let more: &[_] = match (self.event, self.log) {
-            (true, _) => &[("x-amz-invocation-type", "Event")],
-            (_, true) => &[("x-amz-log-type", "Tail")],
-            _ => &[],
-        };
-        let path = function(&self.name, "/invocations")?;
-        let (response, body) = self.endpoint.ask("POST", &path, more, self.payload.clone().into_bytes())?;
+        let request = Request::post(function(&self.name, "/invocations")?)
+            .header("x-amz-invocation-type", if self.event { "Event" } else { "RequestResponse" })
+            .header("x-amz-log-type", if self.log { "Tail" } else { "None" });
+        let response = self.endpoint.ask(request, self.payload.clone())?;
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         if let Some(log) = header("x-amz-log-result").and_then(|text| BASE64.decode(text).ok()) {
             std::io::stderr().write_all(&log).map_err(CliError::file("write", "standard error"))?;
         }
-        print(if self.event { header("x-amzn-requestid").unwrap_or_default().as_bytes() } else { &body })?;
+        print(if self.event { header("x-amzn-requestid").unwrap_or_default().as_bytes() } else { response.body() })?;
         Ok(ExitCode::from(u8::from(header("x-amz-function-error").is_some())))
     }
 }
 
-impl LogsArgs {
-    /// Prints them.
-    pub fn main(&self) -> Result<ExitCode, CliError> {
-        print(&self.endpoint.ask("GET", &function(&self.name, "/logs")?, &[], vec![])?.1)
+impl FunctionArgs {
+    /// Prints what it has printed.
+    pub fn logs(&self) -> Result<ExitCode, CliError> {
+        print(self.endpoint.ask(Request::get(function(&self.name, "/logs")?), Body::empty())?.body())
     }
-}
 
-impl FunctionsArgs {
-    /// Prints one a line.
-    pub fn main(&self) -> Result<ExitCode, CliError> {
-        let (_, body) = self.endpoint.ask("GET", FUNCTIONS, &[], vec![])?;
-        let all: Value = serde_json::from_slice(&body).map_err(|e| CliError::Unable(e.to_string()))?;
-        for function in all["Functions"].as_array().into_iter().flatten() {
-            let text = |name: &str| function[name].as_str().unwrap_or_default();
-            print(
-                format!(
-                    "{}  {}  {} s  {} MB",
-                    text("FunctionName"),
-                    text("Handler"),
-                    function["Timeout"],
-                    function["MemorySize"]
-                )
-                .as_bytes(),
-            )?;
-        }
+    /// Removes it.
+    pub fn undeploy(&self) -> Result<ExitCode, CliError> {
+        self.endpoint.ask(Request::delete(function(&self.name, "")?), Body::empty())?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-impl UndeployArgs {
-    /// Removes it.
-    pub fn main(&self) -> Result<ExitCode, CliError> {
-        self.endpoint.ask("DELETE", &function(&self.name, "")?, &[], vec![])?;
+impl Endpoint {
+    /// Prints all functions, one a line.
+    pub fn functions(&self) -> Result<ExitCode, CliError> {
+        let response = self.ask(Request::get(FUNCTIONS), Body::empty())?;
+        let all: Value = serde_json::from_slice(response.body()).map_err(|e| CliError::Unable(e.to_string()))?;
+        for function in all["Functions"].as_array().into_iter().flatten() {
+            let text = |name: &str| function[name].as_str().unwrap_or_default();
+            let (name, handler) = (text("FunctionName"), text("Handler"));
+            output::say(&format!("{name}  {handler}  {} s  {} MB", function["Timeout"], function["MemorySize"]))?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,8 +1,10 @@
 //! What a request fails with, as AWS Lambda says it.
 
-use axum::body::Body;
-use axum::http::{Response, StatusCode};
-use axum::response::IntoResponse;
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use std::fmt::Display;
 
 /// A status, the name of an exception, and why.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -20,8 +22,8 @@ macro_rules! errors {
     ($($name:ident: $status:ident, $kind:literal;)*) => {
         impl ApiError {
             $(#[doc = concat!("`", $kind, "`.")]
-            pub fn $name(why: impl Into<String>) -> ApiError {
-                ApiError { status: StatusCode::$status, kind: $kind, why: why.into() }
+            pub fn $name(why: impl Display) -> ApiError {
+                ApiError { status: StatusCode::$status, kind: $kind, why: why.to_string() }
             })*
         }
     };
@@ -41,21 +43,18 @@ errors! {
 
 impl From<std::io::Error> for ApiError {
     fn from(e: std::io::Error) -> ApiError {
-        ApiError::service(e.to_string())
+        ApiError::service(e)
     }
 }
 
 impl IntoResponse for ApiError {
-    fn into_response(self) -> Response<Body> {
+    fn into_response(self) -> Response {
         let fault = if self.status.is_server_error() { "Service" } else { "User" };
-        let body = serde_json::json!({ "Type": fault, "Message": self.why, "message": self.why }).to_string();
-        let mut response = Response::builder()
-            .status(self.status)
-            .header("content-type", "application/json")
-            .header("x-amzn-errortype", self.kind);
+        let body = Json(json!({ "Type": fault, "Message": self.why, "message": self.why }));
+        let mut response = (self.status, [("x-amzn-errortype", self.kind)], body).into_response();
         if self.status == StatusCode::TOO_MANY_REQUESTS {
-            response = response.header("retry-after", "1");
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        response.body(Body::from(body)).expect("plain headers")
+        response
     }
 }

@@ -4,14 +4,15 @@
 //! start.
 
 use crate::error::{ApiError, Result};
+use crate::locked;
 use crate::store::write;
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Mutex;
 
 /// Most that wait, and most results that are kept over a start.
 const MOST_WAITING: usize = 10_000;
@@ -21,7 +22,6 @@ const MOST_RESULTS: usize = 10_000;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Event {
     pub id: String,
-    pub owner: String,
     pub function: String,
     /// In base64.
     payload: String,
@@ -32,7 +32,6 @@ pub struct Event {
 #[serde(rename_all = "PascalCase")]
 pub struct Ended {
     pub id: String,
-    pub owner: String,
     /// `Succeeded`, or `Failed`: a dead letter, after all attempts.
     pub status: String,
     pub attempts: u32,
@@ -47,8 +46,8 @@ enum Line {
 }
 
 impl Event {
-    pub fn new(id: String, owner: String, function: String, payload: &[u8]) -> Event {
-        Event { id, owner, function, payload: BASE64.encode(payload) }
+    pub fn new(id: String, function: String, payload: &[u8]) -> Event {
+        Event { id, function, payload: BASE64.encode(payload) }
     }
 
     pub fn payload(&self) -> Vec<u8> {
@@ -86,7 +85,7 @@ impl Events {
     /// Reads what there is, and tells what waits. What was being written when the last server ended was not promised to
     /// anybody: it is the only line that may be broken.
     pub fn open(state: &Path) -> std::io::Result<(Events, Vec<Event>)> {
-        let path: PathBuf = state.join("events");
+        let path = state.join("events");
         let text = match std::fs::read(&path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             text => text?,
@@ -115,7 +114,7 @@ impl Events {
 
     /// Returns when it is on disk.
     pub fn accept(&self, event: Event) -> Result<()> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = locked(&self.inner);
         if inner.0.waiting.len() >= MOST_WAITING {
             return Err(ApiError::too_many("too many events wait; try again later"));
         }
@@ -124,22 +123,22 @@ impl Events {
 
     /// Records what has come of it. The first result stays.
     pub fn end(&self, ended: Ended) -> Result<()> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = locked(&self.inner);
         if inner.0.ended.contains_key(&ended.id) { Ok(()) } else { add(&mut inner, Line::Ended(ended)) }
     }
 
-    /// What has come of it, if anything has; `None` if there is no such event of this owner's.
-    pub fn result(&self, owner: &str, id: &str) -> Option<Option<Ended>> {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+    /// What has come of it, if anything has; `None` if there is no such event.
+    pub fn result(&self, id: &str) -> Option<Option<Ended>> {
+        let inner = locked(&self.inner);
         match inner.0.ended.get(id) {
-            Some(ended) => (ended.owner == owner).then(|| Some(ended.clone())),
-            None => inner.0.waiting.get(id).filter(|event| event.owner == owner).map(|_| None),
+            Some(ended) => Some(Some(ended.clone())),
+            None => inner.0.waiting.get(id).map(|_| None),
         }
     }
 }
 
 fn add((known, file): &mut (Known, File), line: Line) -> Result<()> {
-    let mut text = serde_json::to_vec(&line).map_err(|e| ApiError::service(e.to_string()))?;
+    let mut text = serde_json::to_vec(&line).map_err(ApiError::service)?;
     text.push(b'\n');
     let before = file.metadata()?.len();
     if let Err(e) = file.write_all(&text).and_then(|()| file.sync_data()) {
@@ -161,15 +160,9 @@ mod tests {
         let (events, waiting) = Events::open(state.path()).unwrap();
         assert!(waiting.is_empty());
         for id in ["a", "b"] {
-            events.accept(Event::new(id.into(), "o".into(), "f".into(), b"{}")).unwrap();
+            events.accept(Event::new(id.into(), "f".into(), b"{}")).unwrap();
         }
-        let ended = |status: &str| Ended {
-            id: "a".into(),
-            owner: "o".into(),
-            status: status.into(),
-            attempts: 1,
-            payload: "1".into(),
-        };
+        let ended = |status: &str| Ended { id: "a".into(), status: status.into(), attempts: 1, payload: "1".into() };
         events.end(ended("Succeeded")).unwrap();
         events.end(ended("Failed")).unwrap();
         drop(events);
@@ -181,9 +174,9 @@ mod tests {
                 waiting.iter().map(|event| (event.id.as_str(), event.payload())).collect::<Vec<_>>(),
                 [("b", b"{}".to_vec())]
             );
-            assert_eq!(events.result("o", "a").unwrap().unwrap().status, "Succeeded");
-            assert!(events.result("o", "b").unwrap().is_none());
-            assert!(events.result("other", "a").is_none() && events.result("o", "c").is_none());
+            assert_eq!(events.result("a").unwrap().unwrap().status, "Succeeded");
+            assert!(events.result("b").unwrap().is_none());
+            assert!(events.result("c").is_none());
         }
     }
 }

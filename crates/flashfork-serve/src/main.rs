@@ -5,7 +5,6 @@ mod client;
 mod error;
 mod events;
 mod front;
-mod keys;
 mod pool;
 mod runtime;
 mod serve;
@@ -16,9 +15,15 @@ use clap::{CommandFactory, Parser, Subcommand};
 use flashfork_terminal::{help, output};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The argument of a warden, which is this program.
 const WARDEN: &str = "warden of a function";
+
+/// No panic leaves half of anything behind a lock.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The command `flashfork`, as far as it is this program.
 #[derive(Parser)]
@@ -33,9 +38,15 @@ enum Command {
     Serve(serve::ServeArgs),
     Deploy(client::DeployArgs),
     Invoke(client::InvokeArgs),
-    Logs(client::LogsArgs),
-    Functions(client::FunctionsArgs),
-    Undeploy(client::UndeployArgs),
+    /// Print what a function has printed lately
+    #[command(after_help = "Example: flashfork logs hello")]
+    Logs(client::FunctionArgs),
+    /// List the functions
+    #[command(after_help = "Example: flashfork functions")]
+    Functions(client::Endpoint),
+    /// Remove a function
+    #[command(after_help = "Example: flashfork undeploy hello")]
+    Undeploy(client::FunctionArgs),
     Man(ManArgs),
 }
 
@@ -60,9 +71,9 @@ fn main() -> ExitCode {
         }
         Command::Deploy(args) => args.main(),
         Command::Invoke(args) => args.main(),
-        Command::Logs(args) => args.main(),
-        Command::Functions(args) => args.main(),
-        Command::Undeploy(args) => args.main(),
+        Command::Logs(args) => args.logs(),
+        Command::Functions(args) => args.functions(),
+        Command::Undeploy(args) => args.undeploy(),
         Command::Man(args) => {
             let mut all = Args::command().disable_help_subcommand(true);
             all.build();

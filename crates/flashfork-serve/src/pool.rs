@@ -1,8 +1,9 @@
 //! Functions with their templates, and calls of them, each in a clone of its own.
 
 use crate::error::{ApiError, Result};
+use crate::locked;
 use crate::runtime::{self, Answer, Call};
-use crate::store::Config;
+use crate::store::{Config, arn};
 use crate::warden::{self, NAME, Order, Told};
 use axum::body::Bytes;
 use flashfork_templates::{Clone as Process, Directory, Error as TemplateError, Template};
@@ -14,7 +15,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -46,7 +47,6 @@ pub struct Pool {
 
 /// A function that can be called.
 pub struct Function {
-    pub owner: String,
     pub config: Config,
     pub code: PathBuf,
     template: AsyncMutex<Option<Arc<Warm>>>,
@@ -54,7 +54,7 @@ pub struct Function {
 }
 
 /// A template, while its warden lives.
-struct Warm {
+pub struct Warm {
     names: Directory,
     data: u64,
     _warden: tokio::process::Child,
@@ -63,7 +63,6 @@ struct Warm {
 
 /// What a call has come to.
 pub struct Outcome {
-    pub id: String,
     pub payload: Bytes,
     /// Whether the function has failed.
     pub failed: bool,
@@ -77,21 +76,21 @@ pub fn uuid() -> String {
     // SAFETY: a buffer as long as said; the kernel gives so few bytes whole.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     assert_eq!(got, 16, "the kernel has no random numbers");
-    let text = crate::store::hex(&bytes);
+    let text = format!("{:032x}", u128::from_ne_bytes(bytes));
     [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-")
 }
 
 impl Function {
-    pub fn new(owner: String, config: Config, code: PathBuf) -> Function {
-        Function { owner, config, code, template: AsyncMutex::default(), log: Arc::default() }
+    pub fn new(config: Config, code: PathBuf) -> Function {
+        Function { config, code, template: AsyncMutex::default(), log: Arc::default() }
     }
 
     pub fn log(&self) -> Vec<u8> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+        locked(&self.log).iter().copied().collect()
     }
 
     /// The template, made first if there is none.
-    async fn warm(&self, pool: &Pool) -> Result<Arc<Warm>> {
+    pub async fn warm(&self, pool: &Pool) -> Result<Arc<Warm>> {
         let mut place = self.template.lock().await;
         if let Some(warm) = &*place {
             return Ok(warm.clone());
@@ -99,26 +98,23 @@ impl Function {
         let started = Instant::now();
         let warm = timeout(TO_WARM, self.start(pool)).await;
         let warm = warm.unwrap_or_else(|_| Err(ApiError::not_ready("the function is not warm after 120 seconds")))?;
-        tracing::info!(
-            function = self.config.function_name,
-            owner = self.owner,
-            ms = started.elapsed().as_millis() as u64,
-            "warm"
-        );
+        let ms = started.elapsed().as_millis() as u64;
+        tracing::info!(function = self.config.function_name, ms, "warm");
         Ok(place.insert(Arc::new(warm)).clone())
     }
 
     async fn start(&self, pool: &Pool) -> Result<Warm> {
-        let service = |e: &dyn std::fmt::Display| ApiError::service(e.to_string());
         let names = warden::names(&pool.state).join(pool.made.fetch_add(1, Relaxed).to_string());
-        let names = Directory::open(names).map_err(|e| service(&e))?;
+        let names = Directory::open(names).map_err(ApiError::service)?;
+        let mut config = self.config.clone();
+        config.secrets.clear();
         let order = Order {
             state: pool.state.clone(),
             names: names.path().to_owned(),
             code: self.code.clone(),
             python: pool.python.clone(),
             shim: pool.shim.clone(),
-            config: Config { secrets: Default::default(), ..self.config.clone() },
+            config,
         };
         let mut warden = tokio::process::Command::new("/proc/self/exe")
             .arg(crate::WARDEN)
@@ -138,7 +134,7 @@ impl Function {
                 append(&log, &bytes[..count]);
             }
         });
-        let mut text = serde_json::to_vec(&order).map_err(|e| service(&e))?;
+        let mut text = serde_json::to_vec(&order).map_err(ApiError::service)?;
         text.push(b'\n');
         line.write_all(&text).await?;
         let mut answer = String::new();
@@ -150,25 +146,8 @@ impl Function {
         }
     }
 
-    /// Warms it, so that nobody waits for that.
-    pub async fn prepare(&self, pool: &Pool) -> Result<()> {
-        self.warm(pool).await.map(drop)
-    }
-
     /// Calls it. Dropped, the call ends with all that it has started.
     pub async fn call(
-        self: &Arc<Self>,
-        pool: &Arc<Pool>,
-        id: String,
-        payload: Bytes,
-        client_context: Option<String>,
-    ) -> Result<Outcome> {
-        let slot = pool.slot().await?;
-        self.call_in(pool, slot, id, payload, client_context).await
-    }
-
-    /// The same for whom no other caller waits.
-    pub async fn call_in(
         self: &Arc<Self>,
         pool: &Arc<Pool>,
         slot: OwnedSemaphorePermit,
@@ -187,7 +166,7 @@ impl Function {
             let (function, pool, again) = (self.clone(), pool.clone(), (warm.clone(), theirs.clone(), writer.clone()));
             let made =
                 tokio::task::spawn_blocking(move || function.clone_of(&pool, &again.0, &again.1, &again.2)).await;
-            match made.map_err(|e| ApiError::service(e.to_string()))? {
+            match made.map_err(ApiError::service)? {
                 Ok(process) => break process,
                 Err(TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_)) if tried < 3 => {
                     tried += 1;
@@ -197,7 +176,7 @@ impl Function {
                         *place = None;
                     }
                 }
-                Err(e) => return Err(ApiError::service(e.to_string())),
+                Err(e) => return Err(ApiError::service(e)),
             }
         };
         drop((theirs, writer));
@@ -206,7 +185,7 @@ impl Function {
         let ended = unsafe { AsyncFd::register(line) }.map_err(std::io::Error::from)?;
         let begun = Instant::now();
         let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let arn = self.config.arn(&self.owner);
+        let arn = arn(&self.config.function_name);
         let call = Call { id: id.clone(), invocation: uuid(), arn, deadline, client_context, payload };
         let (sender, mut answer) = oneshot::channel();
         ours.set_nonblocking(true)?;
@@ -239,7 +218,7 @@ impl Function {
                 }
             }
         };
-        while log.read_now() {}
+        while matches!(log.take(), Ok(1..)) {}
         // Nobody waits for its end, but no other call takes its place before.
         let end = async move {
             let _slot = slot;
@@ -263,7 +242,7 @@ impl Function {
             Err((kind, why)) => (error(kind, &why), true),
         };
         let tail = self.keep_log(&id, begun.elapsed(), log.bytes);
-        Ok(Outcome { id, payload, failed, tail })
+        Ok(Outcome { payload, failed, tail })
     }
 
     fn clone_of(
@@ -303,7 +282,7 @@ impl Function {
 }
 
 fn append(log: &Mutex<VecDeque<u8>>, bytes: &[u8]) {
-    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut log = locked(log);
     log.extend(bytes);
     let more = log.len().saturating_sub(LOG);
     log.drain(..more);
@@ -339,7 +318,7 @@ impl Pool {
         if before >= self.most_waiting {
             return Err(ApiError::too_many("all calls that may run do, and as many wait as may; try again later"));
         }
-        self.slots.clone().acquire_owned().await.map_err(|e| ApiError::service(e.to_string()))
+        self.slots.clone().acquire_owned().await.map_err(ApiError::service)
     }
 }
 
@@ -352,36 +331,18 @@ struct Log {
 impl Log {
     /// False at its end.
     async fn read(&mut self) -> bool {
-        loop {
-            let mut bytes = [0; 4096];
-            let ready = self.reader.readable().await;
-            match ready.and_then(|()| self.reader.try_read(&mut bytes)) {
-                Ok(count @ 1..) => {
-                    self.keep(&bytes[..count]);
-                    return true;
-                }
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
-                _ => return false,
-            }
-        }
+        let ready = self.reader.readable().await.and_then(|()| self.take());
+        ready.map_or_else(|e| e.kind() == std::io::ErrorKind::WouldBlock, |count| count > 0)
     }
 
-    /// Whether there was something.
-    fn read_now(&mut self) -> bool {
+    /// What there is of it now.
+    fn take(&mut self) -> std::io::Result<usize> {
         let mut bytes = [0; 4096];
-        match self.reader.try_read(&mut bytes) {
-            Ok(count @ 1..) => {
-                self.keep(&bytes[..count]);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    fn keep(&mut self, bytes: &[u8]) {
-        self.bytes.extend(bytes);
+        let count = self.reader.try_read(&mut bytes)?;
+        self.bytes.extend(&bytes[..count]);
         let more = self.bytes.len().saturating_sub(CALL_LOG);
         self.bytes.drain(..more);
+        Ok(count)
     }
 }
 

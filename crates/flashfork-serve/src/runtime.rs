@@ -1,13 +1,16 @@
 //! Lambda's Runtime API, as the clone of one call has it, on a connection that is its own.
 
-use axum::body::Bytes;
-use axum::body::{Body, to_bytes};
-use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
+use crate::locked;
+use axum::Json;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::{HeaderMap, Method, Request, StatusCode, header::CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use serde_json::json;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
@@ -56,18 +59,11 @@ pub async fn serve(stream: TcpStream, call: Call, answer: oneshot::Sender<Answer
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
-fn say(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
-    let mut response = Response::new(body.into());
-    *response.status_mut() = status;
-    response.headers_mut().insert("content-type", "application/json".parse().expect("plain text"));
-    response
+fn refuse(status: StatusCode, kind: &str, why: &str) -> Response {
+    (status, Json(json!({ "errorType": kind, "errorMessage": why }))).into_response()
 }
 
-fn refuse(status: StatusCode, kind: &str, why: &str) -> Response<Body> {
-    say(status, serde_json::json!({ "errorType": kind, "errorMessage": why }).to_string())
-}
-
-async fn respond(request: Request<Body>, invocation: &Mutex<Invocation>) -> Response<Body> {
+async fn respond(request: Request<Body>, invocation: &Mutex<Invocation>) -> Response {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().strip_prefix(ROOT).unwrap_or_default();
     match (&parts.method, path.split('/').collect::<Vec<_>>().as_slice()) {
@@ -95,17 +91,18 @@ async fn respond(request: Request<Body>, invocation: &Mutex<Invocation>) -> Resp
     }
 }
 
-fn is_too_large(error: &axum::Error) -> bool {
+/// Whether a body is larger than it may be.
+pub fn is_too_large(error: &axum::Error) -> bool {
     std::error::Error::source(error).is_some_and(|why| why.is::<http_body_util::LengthLimitError>())
 }
 
-async fn next(invocation: &Mutex<Invocation>) -> Response<Body> {
+async fn next(invocation: &Mutex<Invocation>) -> Response {
     {
-        let mut invocation = invocation.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut invocation = locked(invocation);
         if !invocation.given {
             invocation.given = true;
             let call = &invocation.call;
-            let mut response = say(StatusCode::OK, call.payload.clone());
+            let mut response = ([(CONTENT_TYPE, "application/json")], call.payload.clone()).into_response();
             let mut set = |name: &'static str, value: &str| {
                 if let Ok(value) = value.parse() {
                     response.headers_mut().insert(name, value);
@@ -129,8 +126,8 @@ async fn next(invocation: &Mutex<Invocation>) -> Response<Body> {
 }
 
 /// Why an answer is not this call's, or not its first.
-fn stale(invocation: &Mutex<Invocation>, id: &str, headers: &HeaderMap) -> Option<Response<Body>> {
-    let invocation = invocation.lock().unwrap_or_else(PoisonError::into_inner);
+fn stale(invocation: &Mutex<Invocation>, id: &str, headers: &HeaderMap) -> Option<Response> {
+    let invocation = locked(invocation);
     let echoed = headers.get("lambda-runtime-invocation-id");
     if id != invocation.call.id || echoed.is_some_and(|echoed| *echoed != *invocation.call.invocation) {
         return Some(refuse(StatusCode::BAD_REQUEST, "InvalidRequestID", "this is no call of this clone's"));
@@ -139,14 +136,14 @@ fn stale(invocation: &Mutex<Invocation>, id: &str, headers: &HeaderMap) -> Optio
         .then(|| refuse(StatusCode::FORBIDDEN, "InvalidStateTransition", "the call is not to be answered now"))
 }
 
-fn accept(invocation: &Mutex<Invocation>, answer: Answer) -> Response<Body> {
-    let sender = invocation.lock().unwrap_or_else(PoisonError::into_inner).answer.take();
+fn accept(invocation: &Mutex<Invocation>, answer: Answer) -> Response {
+    let sender = locked(invocation).answer.take();
     let too_large = matches!(answer, Answer::TooLarge);
     match sender.map(|sender| sender.send(answer)) {
         Some(Ok(())) if too_large => {
             refuse(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", "an answer has 6 MB at most")
         }
-        Some(Ok(())) => say(StatusCode::ACCEPTED, r#"{"status":"OK"}"#),
+        Some(Ok(())) => (StatusCode::ACCEPTED, Json(json!({ "status": "OK" }))).into_response(),
         _ => refuse(StatusCode::FORBIDDEN, "InvalidStateTransition", "the call has been answered"),
     }
 }

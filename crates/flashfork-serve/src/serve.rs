@@ -2,7 +2,6 @@
 
 use crate::events::Events;
 use crate::front::{self, Server};
-use crate::keys::Keys;
 use crate::pool::Pool;
 use crate::store::Store;
 use crate::warden;
@@ -24,11 +23,11 @@ use tokio::sync::Semaphore;
 #[command(after_help = "\
 Examples:
   flashfork serve --python venv/bin/python
-  flashfork serve --listen 0.0.0.0:9001 --keys keys
+  flashfork serve --listen 127.0.0.1:8080 --state functions
 
 The Python needs AWS's runtime client (pip install awslambdaric). Started by root it becomes another user first (--user).")]
 pub struct ServeArgs {
-    /// Address to listen on; without keys a loopback address only
+    /// Loopback address to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9001")]
     listen: SocketAddr,
     /// Python that functions run in
@@ -38,9 +37,6 @@ pub struct ServeArgs {
     /// /var/lib/flashfork-serve]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// File of keys, a line each: ID SECRET OWNER; requests must be signed with one (Signature Version 4)
-    #[arg(long, value_name = "FILE")]
-    keys: Option<PathBuf>,
     /// Calls that run at a time
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
     concurrency: u32,
@@ -59,12 +55,9 @@ impl ServeArgs {
     /// Serves until a signal ends it.
     pub fn main(&self) -> Result<ExitCode, CliError> {
         let unable = |why: String| CliError::Unable(why);
-        let keys = self.keys.as_ref().map(|path| Keys::read(path).map_err(CliError::file("read", path))).transpose()?;
-        if keys.is_none() && !self.listen.ip().is_loopback() {
-            return Err(unable(format!(
-                "{} is no loopback address: give --keys, or anybody could run code here",
-                self.listen
-            )));
+        if !self.listen.ip().is_loopback() {
+            let why = "is no loopback address, and the server has no way yet to tell who asks";
+            return Err(unable(format!("{} {why}", self.listen)));
         }
         let python = find(&self.python)
             .ok_or_else(|| unable(format!("there is no {}: give --python", self.python.display())))?;
@@ -83,7 +76,7 @@ impl ServeArgs {
             become_user(&self.user, &state, made)?;
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        runtime.map_err(CliError::file("start", "the server"))?.block_on(self.serve(keys, python, shim, state))
+        runtime.map_err(CliError::file("start", "the server"))?.block_on(self.serve(python, shim, state))
     }
 
     fn state(&self) -> Result<PathBuf, CliError> {
@@ -92,13 +85,7 @@ impl ServeArgs {
         self.state.clone().or(own).ok_or_else(|| CliError::Unable("there is no HOME: give --state".into()))
     }
 
-    async fn serve(
-        &self,
-        keys: Option<Keys>,
-        python: PathBuf,
-        shim: PathBuf,
-        state: PathBuf,
-    ) -> Result<ExitCode, CliError> {
+    async fn serve(&self, python: PathBuf, shim: PathBuf, state: PathBuf) -> Result<ExitCode, CliError> {
         let file = |what| CliError::file(what, &state);
         let lock = File::create(state.join("lock")).map_err(file("write to"))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
@@ -125,13 +112,13 @@ impl ServeArgs {
         };
         let (events, waiting) = Events::open(&state).map_err(file("read events in"))?;
         let retry = Duration::from_secs(self.event_retry);
-        let server = Server::new(Arc::new(pool), Store { state: state.clone() }, keys, events, retry);
+        let server = Server::new(Arc::new(pool), Store(state), events, retry);
         let server = Arc::new(server.map_err(|e| CliError::Unable(e.to_string()))?);
-        for function in server.functions(None) {
+        for function in server.functions() {
             let pool = server.pool.clone();
             tokio::spawn(async move {
-                if let Err(e) = function.prepare(&pool).await {
-                    tracing::error!(function = function.config.function_name, owner = function.owner, "{e}");
+                if let Err(e) = function.warm(&pool).await {
+                    tracing::error!(function = function.config.function_name, "{e}");
                 }
             });
         }

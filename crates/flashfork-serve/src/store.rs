@@ -1,9 +1,10 @@
-//! Functions on disk: `functions/OWNER/NAME` is a configuration, which names a directory `code/…` beside it.
+//! Functions on disk: `functions/NAME` is a configuration, and `code/NAME-ID` has the files of its package.
 
 use crate::error::{ApiError, Result};
+use crate::pool::uuid;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -31,9 +32,9 @@ pub struct Config {
     /// Variables that calls have, and the template doesn't.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, String>,
-    /// Of the package: SHA-256, hexadecimal.
+    /// Of the package: whatever is deployed has its own.
     #[serde(default)]
-    pub code_sha256: String,
+    revision_id: String,
 }
 
 /// AWS's shape of an environment.
@@ -56,20 +57,17 @@ fn memory() -> u64 {
 
 impl Config {
     /// As whoever asks may see it.
-    pub fn shown(&self, owner: &str) -> serde_json::Value {
+    pub fn shown(&self) -> serde_json::Value {
         let mut shown = serde_json::to_value(self).unwrap_or_default();
         shown["Secrets"] = self.secrets.keys().cloned().collect();
-        shown["FunctionArn"] = self.arn(owner).into();
+        shown["FunctionArn"] = arn(&self.function_name).into();
         shown["Version"] = "$LATEST".into();
         shown["State"] = "Active".into();
         shown
     }
 
-    pub fn arn(&self, owner: &str) -> String {
-        format!("arn:aws:lambda:local:{owner}:function:{}", self.function_name)
-    }
-
     fn check(&self) -> Result<()> {
+        name(&self.function_name)?;
         if !(1..=900).contains(&self.timeout) || !(16..=1 << 20).contains(&self.memory_size) {
             return Err(ApiError::invalid("Timeout is 1 to 900 seconds, MemorySize 16 megabytes to a terabyte"));
         }
@@ -85,6 +83,11 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// A function's name as AWS has it.
+pub fn arn(name: &str) -> String {
+    format!("arn:aws:lambda:local:local:function:{name}")
 }
 
 /// The function that a request names, also by its ARN or with `:$LATEST`.
@@ -103,74 +106,67 @@ pub fn name(asked: &str) -> Result<&str> {
 }
 
 /// The server's directory, as far as functions are in it.
-pub struct Store {
-    pub state: PathBuf,
-}
+pub struct Store(pub PathBuf);
 
 impl Store {
-    fn owner(&self, owner: &str) -> PathBuf {
-        self.state.join("functions").join(owner)
+    fn function(&self, name: &str) -> PathBuf {
+        self.0.join("functions").join(name)
     }
 
     /// Where the files of a function's package are.
-    pub fn code(&self, owner: &str, config: &Config) -> PathBuf {
-        self.owner(owner).join("code").join(format!("{}-{}", config.function_name, config.code_sha256))
+    pub fn code(&self, config: &Config) -> PathBuf {
+        self.0.join("code").join(format!("{}-{}", config.function_name, config.revision_id))
     }
 
-    /// Unpacks it, and adds to the configuration what the package is.
-    pub fn unpack(&self, owner: &str, mut config: Config, package: &[u8]) -> Result<Config> {
-        config.code_sha256 = hex(&Sha256::digest(package));
+    /// Unpacks it, and adds to the configuration which that is.
+    pub fn unpack(&self, mut config: Config, package: &[u8]) -> Result<Config> {
         config.check()?;
-        name(&config.function_name)?;
-        let code = self.code(owner, &config);
-        if !code.is_dir() {
-            let new = code.with_extension("new");
-            let _ = fs::remove_dir_all(&new);
-            fs::create_dir_all(&new)?;
-            if let Err(e) = unpack(package, &new) {
-                let _ = fs::remove_dir_all(&new);
-                return Err(e);
-            }
-            fs::rename(&new, &code)?;
-        }
+        config.revision_id = uuid();
+        let code = self.code(&config);
+        fs::create_dir_all(&code)?;
+        unpack(package, &code).inspect_err(|_| drop(fs::remove_dir_all(&code)))?;
         Ok(config)
     }
 
     /// From now on the function is this one.
-    pub fn put(&self, owner: &str, config: &Config) -> Result<()> {
-        let text = serde_json::to_vec(config).map_err(|e| ApiError::service(e.to_string()))?;
-        Ok(write(&self.owner(owner).join(&config.function_name), &text)?)
+    pub fn put(&self, config: &Config) -> Result<()> {
+        let text = serde_json::to_vec(config).map_err(ApiError::service)?;
+        Ok(write(&self.function(&config.function_name), &text)?)
     }
 
     /// Forgets it.
-    pub fn remove(&self, owner: &str, name: &str) -> Result<()> {
-        Ok(fs::remove_file(self.owner(owner).join(name))?)
+    pub fn remove(&self, name: &str) -> Result<()> {
+        fs::remove_file(self.function(name))?;
+        self.tidy(name, &[]);
+        Ok(())
     }
 
     /// Removes packages of this function's but these.
-    pub fn tidy(&self, owner: &str, name: &str, keep: &[&Config]) {
-        let keep: Vec<_> = keep.iter().map(|config| self.code(owner, config)).collect();
-        let entries = fs::read_dir(self.owner(owner).join("code")).into_iter().flatten().flatten();
-        for path in entries.map(|entry| entry.path()) {
-            let of = path.file_name().and_then(|file| file.to_str()?.rsplit_once('-').map(|(of, _)| of.to_owned()));
-            if of.as_deref() == Some(name) && !keep.contains(&path) {
+    pub fn tidy(&self, name: &str, keep: &[&Config]) {
+        let keep: Vec<_> = keep.iter().map(|config| self.code(config)).collect();
+        for path in fs::read_dir(self.0.join("code")).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            // What follows the name and a '-' is a UUID.
+            let own = file.len() == name.len() + 37 && file.starts_with(name);
+            if own && !keep.contains(&path) {
                 let _ = fs::remove_dir_all(path);
             }
         }
     }
 
-    /// All that there are, with their owners.
-    pub fn all(&self) -> Result<Vec<(String, Config)>> {
+    /// All that there are.
+    pub fn all(&self) -> Result<Vec<Config>> {
         let mut all = Vec::new();
-        let functions = self.state.join("functions");
-        fs::create_dir_all(&functions)?;
-        for owner in fs::read_dir(functions)?.flatten() {
-            for file in fs::read_dir(owner.path())?.flatten().filter(|file| file.path().is_file()) {
-                let (owner, path) = (owner.file_name().to_string_lossy().into_owned(), file.path());
-                match serde_json::from_slice(&fs::read(&path)?) {
-                    Ok(config) => all.push((owner, config)),
-                    Err(e) => tracing::error!("{} is left out: {e}", path.display()),
-                }
+        fs::create_dir_all(self.function(""))?;
+        // One with an extension was being written when the last server ended.
+        for path in fs::read_dir(self.function(""))?
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_none())
+        {
+            match serde_json::from_slice(&fs::read(&path)?) {
+                Ok(config) => all.push(config),
+                Err(e) => tracing::error!("{} is left out: {e}", path.display()),
             }
         }
         Ok(all)
@@ -187,26 +183,21 @@ pub fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
-/// Lower case.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
 fn unpack(package: &[u8], into: &Path) -> Result<()> {
-    let bad = |why: &str| ApiError::invalid(format!("the package is refused: {why}"));
-    let mut archive = zip::ZipArchive::new(Cursor::new(package)).map_err(|e| bad(&e.to_string()))?;
+    let bad = |why: &dyn Display| ApiError::invalid(format!("the package is refused: {why}"));
+    let mut archive = zip::ZipArchive::new(Cursor::new(package)).map_err(|e| bad(&e))?;
     if archive.len() > MOST_FILES {
-        return Err(bad("it has more than 30,000 files"));
+        return Err(bad(&"it has more than 30,000 files"));
     }
     let mut left = MOST_BYTES;
     for i in 0..archive.len() {
-        let file = archive.by_index(i).map_err(|e| bad(&e.to_string()))?;
+        let file = archive.by_index(i).map_err(|e| bad(&e))?;
         let Some(name) = file.enclosed_name().filter(|name| !name.as_os_str().is_empty()) else {
-            return Err(bad("it has a file that lies outside of it"));
+            return Err(bad(&"it has a file that lies outside of it"));
         };
         let mode = file.unix_mode().unwrap_or(0o644);
         if ![0, libc::S_IFREG, libc::S_IFDIR].contains(&(mode & libc::S_IFMT)) {
-            return Err(bad("it has a link or a device, and may have plain files only"));
+            return Err(bad(&"it has a link or a device, and may have plain files only"));
         }
         let path = into.join(name);
         if file.is_dir() {
@@ -218,10 +209,10 @@ fn unpack(package: &[u8], into: &Path) -> Result<()> {
         }
         let executable = if mode & 0o100 != 0 { 0o755 } else { 0o644 };
         let out = File::options().write(true).create_new(true).mode(executable).open(&path);
-        let mut out = out.map_err(|e| bad(&format!("{}: {e}", path.display())))?;
+        let mut out = out.map_err(|e| bad(&format_args!("{}: {e}", path.display())))?;
         // What it claims to be unpacked is not believed.
-        let written = std::io::copy(&mut file.take(left + 1), &mut out).map_err(|e| bad(&e.to_string()))?;
-        left = left.checked_sub(written).ok_or_else(|| bad("it unpacks to more than 250 MB"))?;
+        let written = std::io::copy(&mut file.take(left + 1), &mut out).map_err(|e| bad(&e))?;
+        left = left.checked_sub(written).ok_or_else(|| bad(&"it unpacks to more than 250 MB"))?;
     }
     Ok(())
 }

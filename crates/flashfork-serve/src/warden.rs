@@ -12,7 +12,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, set_parent_process_death_signal, wait};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{Error, Read, Result, Write};
+use std::io::{Error, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -99,10 +99,7 @@ fn tell(told: &Told) {
 /// `None` in the outer process, when all is over.
 fn inner() -> Result<Option<(Told, i32)>> {
     let mut line = String::new();
-    let mut byte = [0];
-    while std::io::stdin().read(&mut byte)? == 1 && byte != *b"\n" {
-        line.push(char::from(byte[0]));
-    }
+    std::io::stdin().read_line(&mut line)?;
     let order: Order = serde_json::from_str(&line)?;
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let all = libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;

@@ -7,7 +7,7 @@ import time
 
 import numpy
 
-WARMED_WITH = os.environ.get("SECRET")
+WARMED_WITH = os.environ.get("SECRET"), os.environ.get("PLAIN")
 calls = 0
 
 

@@ -7,7 +7,6 @@ use serde_json::json;
 fn unmodified_clients_and_runtime_clients_are_served() {
     let server = Server::start("boto", &[]);
     server.boto(
-        ("any", "any"),
         r#"
 import base64, io, zipfile
 package = io.BytesIO()
@@ -42,13 +41,13 @@ except client.exceptions.ResourceNotFoundException:
 #[test]
 fn calls_see_nothing_of_each_other_nor_of_the_server() {
     let server = Server::start("apart", &[]);
-    server.deploy("look", &["--secret", "SECRET=key", "--timeout", "60"]);
+    server.deploy("look", &["--secret", "SECRET=key", "--env", "PLAIN=ä", "--timeout", "60"]);
     let state = server.state.canonicalize().unwrap();
     let all: Vec<_> = (0..3).map(|_| server.call("look", &json!({ "do": "look", "state": state }))).collect();
     for (found, failed) in &all {
         assert!(!failed, "{found}");
         assert_eq!((&found["calls"], &found["files"], &found["writable"]), (&json!(1), &json!([]), &json!([])));
-        assert_eq!((&found["warmed_with"], &found["secret"]), (&json!(null), &json!("key")));
+        assert_eq!((&found["warmed_with"], &found["secret"]), (&json!([null, "ä"]), &json!("key")));
         assert_eq!(
             (&found["processes"], &found["state"], &found["names"]),
             (&json!(1), &json!(["names", "task"]), &json!([]))
@@ -115,14 +114,7 @@ fn a_killed_server_leaves_nothing_and_comes_back_with_its_functions() {
     let mut server = Server::start("killed", &[]);
     let word = format!("mark{}", std::process::id());
     server.deploy("f", &["--env", &format!("MARK={word}"), "--timeout", "100"]);
-    let mut waits = server.connect();
-    let body = json!({ "do": "fork", "word": word, "then": "sleep" }).to_string();
-    let head = format!(
-        "POST /2015-03-31/functions/f/invocations HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    std::io::Write::write_all(&mut waits, (head + &body).as_bytes()).unwrap();
-    until("it forks", || runs(&format!("sleep-{word}")));
+    let _waits = server.sleeper(&word);
     server.kill();
     until("something still runs", || !runs(&word));
     server.kill_and_start_again();

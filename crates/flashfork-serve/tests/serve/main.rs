@@ -4,4 +4,3 @@ mod attacks;
 mod calls;
 mod common;
 mod events;
-mod keys;
