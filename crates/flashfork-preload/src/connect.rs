@@ -1,22 +1,14 @@
 //! `connect(2)`: where the runtime client of a function connects to the place that leads nowhere else, it is ready
 //! ([`crate::warm::runtime`]).
 
-use crate::forks::next;
+use crate::forks::{next, nothing_found};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicPtr;
 
 type Connect = unsafe extern "C" fn(c_int, *const libc::sockaddr, libc::socklen_t) -> c_int;
 
-static CONNECT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Looked up when the shim is loaded: a child of `vfork(2)`, or a signal handler, must not ask the loader.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static INIT: extern "C" fn() = init;
-
-extern "C" fn init() {
-    next(&CONNECT, c"connect");
-}
+/// libc's, where it was looked up.
+pub(crate) static CONNECT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Whether it is 127.0.0.1:1.
 ///
@@ -49,7 +41,7 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const libc::sockaddr, len:
     }
     let found = next(&CONNECT, c"connect");
     if found.is_null() {
-        return crate::answer::<()>(Err(flashfork_core::Errno::ENOSYS), |()| 0) as c_int;
+        return nothing_found();
     }
     // SAFETY: libc's function of this name has this type; the program's own call.
     unsafe { core::mem::transmute::<*mut c_void, Connect>(found)(fd, address, len) }

@@ -10,7 +10,7 @@ static FORK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static UNDERSCORE_FORK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static FORKPTY: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Looked up when the shim is loaded, so that a fork in a signal handler need not ask the loader.
+/// Looked up when the shim is loaded: a signal handler, or a child of `vfork(2)`, must not ask the loader.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static INIT: extern "C" fn() = init;
@@ -18,6 +18,7 @@ static INIT: extern "C" fn() = init;
 extern "C" fn init() {
     next(&FORK, c"fork");
     next(&UNDERSCORE_FORK, c"_Fork");
+    next(&crate::connect::CONNECT, c"connect");
 }
 
 /// The function of that name behind this object.
@@ -60,7 +61,7 @@ pub(crate) fn plain() -> c_int {
     unsafe { core::mem::transmute::<*mut c_void, Fork>(found)() }
 }
 
-fn nothing_found() -> c_int {
+pub(crate) fn nothing_found() -> c_int {
     crate::answer::<()>(Err(flashfork_core::Errno::ENOSYS), |()| 0) as c_int
 }
 

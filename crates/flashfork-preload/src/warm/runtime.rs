@@ -1,9 +1,7 @@
 //! A function of `flashfork serve`: it is ready where its runtime client connects, and each of its clones serves one
 //! call, with a connection of its own in that one's place: what it was given as standard input.
 //!
-//! A clone is locked in: it is the first process of a namespace, so that its end is that of all that it has started; it
-//! has /tmp and /proc of its own, and no rights. The process that the template has forked waits outside and ends as it
-//! does. Where a clone is made ahead, all of that is done then.
+//! A clone is locked in (ARCHITECTURE.md, Functions), with /tmp and /proc of its own.
 
 use super::template::{CLONE, ORDER, Single};
 use super::{ahead, api::api, forked::in_handlers, wait::wait};
@@ -182,10 +180,7 @@ unsafe fn check(result: c_int, what: &CStr) {
     }
     // SAFETY: plain calls; a string with its NUL.
     unsafe {
-        let why = libc::strerror(*libc::__errno_location());
-        for text in [what.as_ptr(), c": ".as_ptr(), why, c"\n".as_ptr()] {
-            libc::write(2, text.cast(), libc::strlen(text));
-        }
+        libc::perror(what.as_ptr());
         libc::_exit(126)
     }
 }
@@ -199,9 +194,9 @@ unsafe fn lock_in() {
         check(libc::pipe2(alive.as_mut_ptr(), libc::O_CLOEXEC), c"flashfork: can't make a pipe");
         let all = libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
         check(libc::unshare(all), c"flashfork: can't make namespaces for a call");
-        write(c"/proc/self/setgroups", b"deny");
-        map(c"/proc/self/uid_map", user);
-        map(c"/proc/self/gid_map", group);
+        write(c"/proc/self/setgroups", c"deny", 0);
+        write(c"/proc/self/uid_map", c"%u %u 1", user);
+        write(c"/proc/self/gid_map", c"%u %u 1", group);
         // Other credentials may have made the kernel forget it.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != parent {
@@ -253,33 +248,15 @@ unsafe fn stand_for(inside: c_int, alive: [c_int; 2]) -> ! {
     }
 }
 
-/// That number stays what it is, and there is no other.
-unsafe fn map(file: &CStr, number: u32) {
-    let mut text = [b' '; 32];
-    let mut digits = |end: usize| {
-        let (mut at, mut rest) = (end, number);
-        loop {
-            at -= 1;
-            text[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-    };
-    digits(12);
-    digits(24);
-    text[25] = b'1';
-    // SAFETY: as the caller says.
-    unsafe { write(file, &text[..26]) }
-}
-
-unsafe fn write(file: &CStr, text: &[u8]) {
-    // SAFETY: a string with its NUL; so many bytes.
+/// Writes a text, in which the number is twice, at once.
+unsafe fn write(file: &CStr, text: &CStr, number: u32) {
+    let mut line = [0; 32];
+    // SAFETY: strings with their NUL, the second a format of two numbers or none; a buffer as long as said.
     unsafe {
+        let len = libc::snprintf(line.as_mut_ptr(), line.len(), text.as_ptr(), number, number);
         let fd = libc::open(file.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-        let written = libc::write(fd, text.as_ptr().cast(), text.len());
-        check(c_int::from(written != text.len() as isize), c"flashfork: can't map the user of a call");
+        let written = libc::write(fd, line.as_ptr().cast(), len as usize);
+        check(c_int::from(written != len as isize), c"flashfork: can't map the user of a call");
         libc::close(fd);
     }
 }
