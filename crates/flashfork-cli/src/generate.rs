@@ -1,7 +1,7 @@
 //! Shell completions and man pages.
 
 use crate::args::{Args, CompletionsArgs, ManArgs};
-use crate::others::{self, BENCH, SERVE};
+use crate::others::{self, OTHERS};
 use clap::CommandFactory;
 use clap_mangen::roff::{Roff, bold, roman};
 use flashfork_core::environment::{self, Variable};
@@ -28,7 +28,7 @@ pub fn man_pages(args: &ManArgs) -> Result<ExitCode, CliError> {
     }
     let mut all = Args::command().disable_help_subcommand(true);
     all.build();
-    help::man_pages(&all, None, &[&BENCH[..], &SERVE].concat(), &args.dir, &variables)?;
+    help::man_pages(&all, None, &OTHERS, &args.dir, &variables)?;
     others::man_pages(&args.dir)?;
     Ok(ExitCode::SUCCESS)
 }

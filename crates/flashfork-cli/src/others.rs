@@ -2,7 +2,7 @@
 //! bench` real software for its experiments, `flashfork serve` and those that ask it for something a server.
 
 use flashfork_terminal::{CliError, help, places};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::{os::unix::process::CommandExt, result::Result};
@@ -16,19 +16,14 @@ pub struct OtherArgs {
     arguments: Vec<OsString>,
 }
 
-/// The commands, by whose program they are.
-pub const BENCH: [&str; 1] = ["bench"];
-pub const SERVE: [&str; 6] = ["serve", "deploy", "invoke", "logs", "functions", "undeploy"];
+/// The commands; all but the first are one program's.
+pub const OTHERS: [&str; 7] = ["bench", "serve", "deploy", "invoke", "logs", "functions", "undeploy"];
 
 /// Which program a command line is for, without the command's own name: `bench …` and `help bench …`. None: this one.
 fn program(line: &[OsString]) -> Option<fn() -> Result<PathBuf, CliError>> {
-    let is = |at: usize, words: &[&str]| line.get(at).is_some_and(|word| words.iter().any(|one| word == one));
-    let at = usize::from(line.first().is_some_and(|word| word == OsStr::new("help")));
-    match () {
-        () if is(at, &BENCH) => Some(places::bench),
-        () if is(at, &SERVE) => Some(places::serve),
-        () => None,
-    }
+    let at = usize::from(line.first()? == "help");
+    let name = line.get(at)?.to_str().filter(|name| OTHERS.contains(name))?;
+    Some(if name == OTHERS[0] { places::bench } else { places::serve })
 }
 
 /// Becomes the program that a command line, without the command's own name, is for; that reads all of it.
