@@ -19,10 +19,11 @@ pub static PYTHON: LazyLock<String> = LazyLock::new(|| {
     build.arg(Path::new(SERVE).parent().unwrap().parent().unwrap());
     build.args((!cfg!(debug_assertions)).then_some("--release"));
     assert!(build.status().unwrap().success());
-    let made =
-        Command::new(format!("{HERE}/../../scripts/lambda-libraries")).stderr(Stdio::inherit()).output().unwrap();
+    let checkout = Path::new(HERE).join("../..").canonicalize().unwrap();
+    let mut make = Command::new(checkout.join("scripts/python-libraries"));
+    let made = make.arg("lambda").stderr(Stdio::inherit()).output().unwrap();
     assert!(made.status.success());
-    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+    checkout.join(String::from_utf8(made.stdout).unwrap().trim()).to_str().unwrap().to_owned()
 });
 
 /// A server, killed at the end of its test.
