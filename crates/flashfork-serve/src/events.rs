@@ -6,15 +6,14 @@
 use crate::error::{ApiError, Result};
 use crate::locked;
 use crate::store::write;
-use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Most that wait, and most results that are kept over a start.
+/// Most that wait, and most results that are kept.
 const MOST_WAITING: usize = 10_000;
 const MOST_RESULTS: usize = 10_000;
 
@@ -23,8 +22,7 @@ const MOST_RESULTS: usize = 10_000;
 pub struct Event {
     pub id: String,
     pub function: String,
-    /// In base64.
-    payload: String,
+    pub payload: String,
 }
 
 /// What has come of it.
@@ -45,22 +43,10 @@ enum Line {
     Ended(Ended),
 }
 
-impl Event {
-    pub fn new(id: String, function: String, payload: &[u8]) -> Event {
-        Event { id, function, payload: BASE64.encode(payload) }
-    }
-
-    pub fn payload(&self) -> Vec<u8> {
-        BASE64.decode(&self.payload).unwrap_or_default()
-    }
-}
-
 #[derive(Default)]
 struct Known {
     waiting: BTreeMap<String, Event>,
-    ended: HashMap<String, Ended>,
-    /// Their ids in order.
-    order: Vec<String>,
+    ended: VecDeque<Ended>,
 }
 
 impl Known {
@@ -69,8 +55,10 @@ impl Known {
             Line::Event(event) => drop(self.waiting.insert(event.id.clone(), event)),
             Line::Ended(ended) => {
                 self.waiting.remove(&ended.id);
-                self.order.push(ended.id.clone());
-                self.ended.insert(ended.id.clone(), ended);
+                self.ended.push_back(ended);
+                if self.ended.len() > MOST_RESULTS {
+                    self.ended.pop_front();
+                }
             }
         }
     }
@@ -96,11 +84,7 @@ impl Events {
                 serde_json::from_slice(line).map_err(|e| std::io::Error::other(format!("{}: {e}", path.display())))?,
             );
         }
-        let forgotten = known.order.len().saturating_sub(MOST_RESULTS);
-        for id in known.order.drain(..forgotten) {
-            known.ended.remove(&id);
-        }
-        let ended = known.order.iter().filter_map(|id| known.ended.get(id).cloned().map(Line::Ended));
+        let ended = known.ended.iter().cloned().map(Line::Ended);
         let mut kept = Vec::new();
         for line in ended.chain(known.waiting.values().cloned().map(Line::Event)) {
             kept.extend(serde_json::to_vec(&line)?);
@@ -124,16 +108,14 @@ impl Events {
     /// Records what has come of it. The first result stays.
     pub fn end(&self, ended: Ended) -> Result<()> {
         let mut inner = locked(&self.inner);
-        if inner.0.ended.contains_key(&ended.id) { Ok(()) } else { add(&mut inner, Line::Ended(ended)) }
+        if inner.0.waiting.contains_key(&ended.id) { add(&mut inner, Line::Ended(ended)) } else { Ok(()) }
     }
 
     /// What has come of it, if anything has; `None` if there is no such event.
     pub fn result(&self, id: &str) -> Option<Option<Ended>> {
         let inner = locked(&self.inner);
-        match inner.0.ended.get(id) {
-            Some(ended) => Some(Some(ended.clone())),
-            None => inner.0.waiting.get(id).map(|_| None),
-        }
+        let ended = inner.0.ended.iter().rfind(|ended| ended.id == id).cloned();
+        (ended.is_some() || inner.0.waiting.contains_key(id)).then_some(ended)
     }
 }
 
@@ -160,7 +142,7 @@ mod tests {
         let (events, waiting) = Events::open(state.path()).unwrap();
         assert!(waiting.is_empty());
         for id in ["a", "b"] {
-            events.accept(Event::new(id.into(), "f".into(), b"{}")).unwrap();
+            events.accept(Event { id: id.into(), function: "f".into(), payload: "{}".into() }).unwrap();
         }
         let ended = |status: &str| Ended { id: "a".into(), status: status.into(), attempts: 1, payload: "1".into() };
         events.end(ended("Succeeded")).unwrap();
@@ -171,8 +153,8 @@ mod tests {
         for _ in 0..2 {
             let (events, waiting) = Events::open(state.path()).unwrap();
             assert_eq!(
-                waiting.iter().map(|event| (event.id.as_str(), event.payload())).collect::<Vec<_>>(),
-                [("b", b"{}".to_vec())]
+                waiting.iter().map(|event| (event.id.as_str(), event.payload.as_str())).collect::<Vec<_>>(),
+                [("b", "{}")]
             );
             assert_eq!(events.result("a").unwrap().unwrap().status, "Succeeded");
             assert!(events.result("b").unwrap().is_none());

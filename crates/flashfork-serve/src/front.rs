@@ -2,13 +2,13 @@
 
 use crate::error::{ApiError, Result};
 use crate::events::{Ended, Event, Events};
-use crate::locked;
 use crate::pool::{Function, Outcome, Pool, uuid};
 use crate::runtime::{MOST, is_too_large};
 use crate::store::{self, Config, Store};
+use crate::{locked, note};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, header, uri::Authority};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header, uri::Authority};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -56,8 +56,7 @@ impl Server {
         let mut functions = BTreeMap::new();
         for config in store.all()? {
             store.tidy(&config.function_name, &[&config]);
-            let code = store.code(&config);
-            functions.insert(config.function_name.clone(), Arc::new(Function::new(config, code)));
+            functions.insert(config.function_name.clone(), Arc::new(Function::new(config)));
         }
         Ok(Server { pool, store, events, retry, functions: Mutex::new(functions), deploys: AsyncMutex::default() })
     }
@@ -73,7 +72,7 @@ impl Server {
     }
 
     /// Calls a function for an event until it succeeds, or often enough.
-    async fn run(self: Shared, event: Event) {
+    pub async fn run(self: Shared, event: Event) {
         let (mut attempts, mut payload) = (0, String::new());
         let mut status = "Failed";
         while attempts < ATTEMPTS && status == "Failed" {
@@ -92,7 +91,7 @@ impl Server {
         let ended = Ended { id: event.id, status: status.into(), attempts, payload };
         let done = tokio::task::spawn_blocking(move || self.events.end(ended)).await;
         if !matches!(done, Ok(Ok(()))) {
-            tracing::error!("the result of an event can't be recorded; it runs again at the next start: {done:?}");
+            note(format!("the result of an event can't be recorded; it runs again at the next start: {done:?}"));
         }
     }
 
@@ -100,7 +99,7 @@ impl Server {
     async fn attempt(&self, event: &Event) -> Result<Outcome> {
         let function = self.function(&event.function)?;
         let slot = self.pool.slots.clone().acquire_owned().await.map_err(ApiError::service)?;
-        function.call(&self.pool, slot, event.id.clone(), event.payload().into(), None).await
+        function.call(&self.pool, slot, event.id.clone(), event.payload.clone().into(), None).await
     }
 }
 
@@ -127,11 +126,6 @@ async fn all_of(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes> {
     let body = timeout(PATIENCE, to_bytes(body, most)).await;
     let body = body.map_err(|_| ApiError::slow("the body did not come in 10 seconds"))?;
     body.map_err(|e| if is_too_large(&e) { too_large() } else { ApiError::bad_content("the body breaks off") })
-}
-
-/// Events that were accepted before.
-pub fn resume(server: &Shared, waiting: Vec<Event>) {
-    waiting.into_iter().for_each(|event| drop(tokio::spawn(server.clone().run(event))));
 }
 
 /// Answers all who come.
@@ -184,15 +178,18 @@ async fn invoke(State(server): State<Shared>, Path(name): Path<String>, request:
     let kind = header("x-amz-invocation-type").unwrap_or("RequestResponse");
     let body = all_of(&parts.headers, body, if kind == "Event" { MOST_EVENT } else { MOST }).await?;
     let function = server.function(&name)?;
-    let payload = if body.is_empty() { Bytes::from_static(b"{}") } else { body };
-    serde_json::from_slice::<serde::de::IgnoredAny>(&payload)
+    let mut payload = String::from_utf8(body.into()).map_err(ApiError::bad_content)?;
+    if payload.is_empty() {
+        payload.push_str("{}");
+    }
+    serde_json::from_str::<serde::de::IgnoredAny>(&payload)
         .map_err(|e| ApiError::bad_content(format!("Could not parse request body into json: {e}")))?;
     let id = uuid();
     let response = Response::builder().header("x-amzn-requestid", &id).header("x-amz-executed-version", "$LATEST");
     let response = match kind {
         "DryRun" => response.status(StatusCode::NO_CONTENT).body(Body::empty()),
         "Event" => {
-            let event = Event::new(id, function.config.function_name.clone(), &payload);
+            let event = Event { id, function: function.config.function_name.clone(), payload };
             let (keeper, accepted) = (server.clone(), event.clone());
             let done = tokio::task::spawn_blocking(move || keeper.events.accept(accepted)).await;
             done.map_err(ApiError::service)??;
@@ -200,12 +197,15 @@ async fn invoke(State(server): State<Shared>, Path(name): Path<String>, request:
             response.status(StatusCode::ACCEPTED).body(Body::empty())
         }
         "RequestResponse" => {
-            let context = header("x-amz-client-context").map(|text| BASE64.decode(text)).transpose();
-            let context = context.map_err(|_| ApiError::bad_content("the client context is no base64"))?;
-            let context = context.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            let context = header("x-amz-client-context").map(|text| {
+                let bytes = BASE64.decode(text).map_err(ApiError::bad_content)?;
+                HeaderValue::try_from(bytes).map_err(ApiError::bad_content)
+            });
+            let context = context.transpose()?;
             let slot = server.pool.slot().await?;
-            let outcome = function.call(&server.pool, slot, id.clone(), payload, context).await?;
-            tracing::info!(function = function.config.function_name, id, failed = outcome.failed, "called");
+            let outcome = function.call(&server.pool, slot, id.clone(), payload.into(), context).await?;
+            let how = if outcome.failed { "has failed" } else { "is done" };
+            note(format!("{} {how}: {id}", function.config.function_name));
             let mut response = response.header(header::CONTENT_TYPE, "application/json");
             if outcome.failed {
                 response = response.header("x-amz-function-error", "Unhandled");
@@ -235,7 +235,7 @@ async fn deploy(State(server): State<Shared>, request: Request) -> Result<(Statu
     let config = unpacked.map_err(ApiError::service)??;
     let name = config.function_name.clone();
     let old = locked(&server.functions).get(&name).cloned();
-    let function = Arc::new(Function::new(config.clone(), server.store.code(&config)));
+    let function = Arc::new(Function::new(config.clone()));
     let kept: Vec<_> = old.iter().map(|old| &old.config).collect();
     if let Err(e) = function.warm(&server.pool).await {
         server.store.tidy(&name, &kept);

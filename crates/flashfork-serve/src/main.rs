@@ -12,7 +12,7 @@ mod store;
 mod warden;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use flashfork_terminal::{help, output};
+use flashfork_terminal::{CliError, help, output};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,11 @@ const WARDEN: &str = "warden of a function";
 /// No panic leaves half of anything behind a lock.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells whoever runs the server, in a line on standard error.
+fn note(text: String) {
+    output::complain(&CliError::Unable(text));
 }
 
 /// The command `flashfork`, as far as it is this program.
@@ -60,15 +65,13 @@ struct ManArgs {
 
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == WARDEN) {
-        return warden::main();
+        warden::main();
+        return ExitCode::SUCCESS;
     }
     output::end_with_the_pipe();
     help::complete(Args::command);
     output::end(match Args::parse().command {
-        Command::Serve(args) => {
-            tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-            args.main()
-        }
+        Command::Serve(args) => args.main(),
         Command::Deploy(args) => args.main(),
         Command::Invoke(args) => args.main(),
         Command::Logs(args) => args.logs(),

@@ -6,6 +6,7 @@ use crate::runtime::{self, Answer, Call};
 use crate::store::{Config, arn};
 use crate::warden::{self, NAME, Order, Told};
 use axum::body::Bytes;
+use axum::http::HeaderValue;
 use flashfork_templates::{Clone as Process, Directory, Error as TemplateError, Template};
 use rustix::net::sockopt::set_socket_linger;
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::io::unix::AsyncFd;
@@ -40,15 +41,13 @@ pub struct Pool {
     /// Calls that may run at a time.
     pub slots: Arc<Semaphore>,
     /// Callers that may wait for that.
-    pub most_waiting: usize,
-    pub waiting: AtomicUsize,
+    pub queue: Semaphore,
     pub made: AtomicU64,
 }
 
 /// A function that can be called.
 pub struct Function {
     pub config: Config,
-    pub code: PathBuf,
     template: AsyncMutex<Option<Arc<Warm>>>,
     log: Arc<Mutex<VecDeque<u8>>>,
 }
@@ -72,17 +71,13 @@ pub struct Outcome {
 
 /// A random number, as a UUID is written.
 pub fn uuid() -> String {
-    let mut bytes = [0u8; 16];
-    // SAFETY: a buffer as long as said; the kernel gives so few bytes whole.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    assert_eq!(got, 16, "the kernel has no random numbers");
-    let text = format!("{:032x}", u128::from_ne_bytes(bytes));
-    [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-")
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/uuid").expect("the kernel has random numbers");
+    text.trim_end().to_owned()
 }
 
 impl Function {
-    pub fn new(config: Config, code: PathBuf) -> Function {
-        Function { config, code, template: AsyncMutex::default(), log: Arc::default() }
+    pub fn new(config: Config) -> Function {
+        Function { config, template: AsyncMutex::default(), log: Arc::default() }
     }
 
     pub fn log(&self) -> Vec<u8> {
@@ -98,8 +93,7 @@ impl Function {
         let started = Instant::now();
         let warm = timeout(TO_WARM, self.start(pool)).await;
         let warm = warm.unwrap_or_else(|_| Err(ApiError::not_ready("the function is not warm after 120 seconds")))?;
-        let ms = started.elapsed().as_millis() as u64;
-        tracing::info!(function = self.config.function_name, ms, "warm");
+        crate::note(format!("{} is warm after {} ms", self.config.function_name, started.elapsed().as_millis()));
         Ok(place.insert(Arc::new(warm)).clone())
     }
 
@@ -111,7 +105,7 @@ impl Function {
         let order = Order {
             state: pool.state.clone(),
             names: names.path().to_owned(),
-            code: self.code.clone(),
+            code: config.code(&pool.state),
             python: pool.python.clone(),
             shim: pool.shim.clone(),
             config,
@@ -124,9 +118,10 @@ impl Function {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let missing = || ApiError::service("a warden without streams");
-        let (mut line, told) = (warden.stdin.take().ok_or_else(missing)?, warden.stdout.take().ok_or_else(missing)?);
-        let mut errors = warden.stderr.take().ok_or_else(missing)?;
+        let streams = (warden.stdin.take(), warden.stdout.take(), warden.stderr.take());
+        let (Some(mut line), Some(told), Some(mut errors)) = streams else {
+            return Err(ApiError::service("a warden without streams"));
+        };
         let log = self.log.clone();
         tokio::spawn(async move {
             let mut bytes = vec![0; 4096];
@@ -139,11 +134,9 @@ impl Function {
         line.write_all(&text).await?;
         let mut answer = String::new();
         BufReader::new(told).read_line(&mut answer).await?;
-        match serde_json::from_str(&answer) {
-            Ok(Told::Ready(data)) => Ok(Warm { names, data, _warden: warden, _line: line }),
-            Ok(Told::Failed(why)) => Err(ApiError::not_ready(format!("the function can't be warmed: {why}"))),
-            Err(_) => Err(ApiError::not_ready("the function can't be warmed: its warden has ended")),
-        }
+        let told = serde_json::from_str(&answer).unwrap_or_else(|_| Told::Err("its warden has ended".into()));
+        let data = told.map_err(|why| ApiError::not_ready(format!("the function can't be warmed: {why}")))?;
+        Ok(Warm { names, data, _warden: warden, _line: line })
     }
 
     /// Calls it. Dropped, the call ends with all that it has started.
@@ -153,19 +146,18 @@ impl Function {
         slot: OwnedSemaphorePermit,
         id: String,
         payload: Bytes,
-        client_context: Option<String>,
+        client_context: Option<HeaderValue>,
     ) -> Result<Outcome> {
         let limit = Duration::from_secs(self.config.timeout);
         let (ours, theirs) = pair()?;
         let (reader, writer) = std::io::pipe()?;
         let mut log = Log { reader: Receiver::from_owned_fd(reader.into())?, bytes: Vec::new() };
-        let (theirs, writer) = (Arc::new(OwnedFd::from(theirs)), Arc::new(OwnedFd::from(writer)));
+        let theirs = Arc::new([OwnedFd::from(theirs), OwnedFd::from(writer)]);
         let mut tried = 0;
         let process = loop {
             let warm = self.warm(pool).await?;
-            let (function, pool, again) = (self.clone(), pool.clone(), (warm.clone(), theirs.clone(), writer.clone()));
-            let made =
-                tokio::task::spawn_blocking(move || function.clone_of(&pool, &again.0, &again.1, &again.2)).await;
+            let (function, pool, of, streams) = (self.clone(), pool.clone(), warm.clone(), theirs.clone());
+            let made = tokio::task::spawn_blocking(move || function.clone_of(&pool, &of, &streams)).await;
             match made.map_err(ApiError::service)? {
                 Ok(process) => break process,
                 Err(TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_)) if tried < 3 => {
@@ -179,7 +171,7 @@ impl Function {
                 Err(e) => return Err(ApiError::service(e)),
             }
         };
-        drop((theirs, writer));
+        drop(theirs);
         let line = process.as_fd().try_clone_to_owned()?;
         // SAFETY: the descriptor is open until it is dropped here, after it was taken from the loop.
         let ended = unsafe { AsyncFd::register(line) }.map_err(std::io::Error::from)?;
@@ -249,8 +241,7 @@ impl Function {
         &self,
         pool: &Pool,
         warm: &Warm,
-        stream: &OwnedFd,
-        log: &OwnedFd,
+        [stream, log]: &[OwnedFd; 2],
     ) -> std::result::Result<Process, TemplateError> {
         let data = (warm.data << 10) + (self.config.memory_size << 20);
         let template = Template::named(&warm.names, NAME.parse().expect("it is a name"));
@@ -306,18 +297,8 @@ impl Pool {
         if let Ok(slot) = self.slots.clone().try_acquire_owned() {
             return Ok(slot);
         }
-        /// One that waits, until it is dropped.
-        struct Waits<'a>(&'a AtomicUsize);
-        impl Drop for Waits<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Relaxed);
-            }
-        }
-        let before = self.waiting.fetch_add(1, Relaxed);
-        let _waits = Waits(&self.waiting);
-        if before >= self.most_waiting {
-            return Err(ApiError::too_many("all calls that may run do, and as many wait as may; try again later"));
-        }
+        let full = "all calls that may run do, and as many wait as may; try again later";
+        let _waits = self.queue.try_acquire().map_err(|_| ApiError::too_many(full))?;
         self.slots.clone().acquire_owned().await.map_err(ApiError::service)
     }
 }

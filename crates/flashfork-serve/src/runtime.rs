@@ -3,7 +3,7 @@
 use crate::locked;
 use axum::Json;
 use axum::body::{Body, Bytes, to_bytes};
-use axum::http::{HeaderMap, Method, Request, StatusCode, header::CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -28,7 +28,7 @@ pub struct Call {
     pub arn: String,
     /// Milliseconds since 1970.
     pub deadline: u128,
-    pub client_context: Option<String>,
+    pub client_context: Option<HeaderValue>,
     pub payload: Bytes,
 }
 
@@ -72,11 +72,9 @@ async fn respond(request: Request<Body>, invocation: &Mutex<Invocation>) -> Resp
             if let Some(refused) = stale(invocation, id, &parts.headers) {
                 return refused;
             }
-            let failed = *what == "error";
+            let failed = *what == "error" || parts.headers.contains_key("lambda-runtime-function-error-type");
             let answer = match to_bytes(body, MOST).await {
                 Ok(bytes) if failed => Answer::Failed(bytes),
-                // One that breaks off says so behind it.
-                Ok(bytes) if parts.headers.contains_key("lambda-runtime-function-error-type") => Answer::Failed(bytes),
                 Ok(bytes) => Answer::Done(bytes),
                 Err(e) if is_too_large(&e) => Answer::TooLarge,
                 Err(_) => return refuse(StatusCode::BAD_REQUEST, "InvalidRequest", "the answer breaks off"),
@@ -102,18 +100,16 @@ async fn next(invocation: &Mutex<Invocation>) -> Response {
         if !invocation.given {
             invocation.given = true;
             let call = &invocation.call;
-            let mut response = ([(CONTENT_TYPE, "application/json")], call.payload.clone()).into_response();
-            let mut set = |name: &'static str, value: &str| {
-                if let Ok(value) = value.parse() {
-                    response.headers_mut().insert(name, value);
-                }
-            };
-            set("lambda-runtime-aws-request-id", &call.id);
-            set("lambda-runtime-invocation-id", &call.invocation);
-            set("lambda-runtime-deadline-ms", &call.deadline.to_string());
-            set("lambda-runtime-invoked-function-arn", &call.arn);
+            let headers = [
+                ("content-type", "application/json"),
+                ("lambda-runtime-aws-request-id", &call.id),
+                ("lambda-runtime-invocation-id", &call.invocation),
+                ("lambda-runtime-deadline-ms", &call.deadline.to_string()),
+                ("lambda-runtime-invoked-function-arn", &call.arn),
+            ];
+            let mut response = (headers, call.payload.clone()).into_response();
             if let Some(context) = &call.client_context {
-                set("lambda-runtime-client-context", context);
+                response.headers_mut().insert("lambda-runtime-client-context", context.clone());
             }
             return response;
         }

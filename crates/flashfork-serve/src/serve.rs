@@ -5,7 +5,7 @@ use crate::front::{self, Server};
 use crate::pool::Pool;
 use crate::store::Store;
 use crate::warden;
-use flashfork_terminal::{CliError, places};
+use flashfork_terminal::{CliError, output, places};
 use rustix::fs::FlockOperation;
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 /// Serve functions by AWS Lambda's APIs, each call in a fresh clone of a warmed process
@@ -42,7 +41,7 @@ pub struct ServeArgs {
     concurrency: u32,
     /// Calls that may wait for others to end
     #[arg(long, value_name = "N", default_value_t = 256)]
-    queue: usize,
+    queue: u32,
     /// Seconds after which an event that has failed is tried again
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     event_retry: u64,
@@ -59,8 +58,11 @@ impl ServeArgs {
             let why = "is no loopback address, and the server has no way yet to tell who asks";
             return Err(unable(format!("{} {why}", self.listen)));
         }
-        let python = find(&self.python)
-            .ok_or_else(|| unable(format!("there is no {}: give --python", self.python.display())))?;
+        let paths = std::env::var_os("PATH").unwrap_or_default();
+        let python = flashfork_templates::find(self.python.as_os_str(), &paths);
+        let python = python.map_err(|e| unable(format!("{e}: give --python")))?;
+        // Its links stay, for an environment of Python is known by its own.
+        let python = std::path::absolute(&python).map_err(CliError::file("find", &python))?;
         let shim = places::shim()?;
         let state = self.state()?;
         let made = !state.exists();
@@ -106,8 +108,7 @@ impl ServeArgs {
             python,
             shim,
             slots: Arc::new(Semaphore::new(self.concurrency as usize)),
-            most_waiting: self.queue,
-            waiting: Default::default(),
+            queue: Semaphore::new(self.queue as usize),
             made: Default::default(),
         };
         let (events, waiting) = Events::open(&state).map_err(file("read events in"))?;
@@ -118,37 +119,19 @@ impl ServeArgs {
             let pool = server.pool.clone();
             tokio::spawn(async move {
                 if let Err(e) = function.warm(&pool).await {
-                    tracing::error!(function = function.config.function_name, "{e}");
+                    crate::note(format!("{}: {e}", function.config.function_name));
                 }
             });
         }
-        front::resume(&server, waiting);
-        let ends = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
-        let [Ok(mut terminate), Ok(mut interrupt)] = ends else {
-            return Err(CliError::Unable("can't wait for signals".into()));
-        };
-        println!("flashfork serves functions on http://{address}");
-        tokio::select! {
-            () = front::serve(listener, server) => {}
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        for event in waiting {
+            tokio::spawn(server.clone().run(event));
         }
+        output::say(&format!("flashfork serves functions on http://{address}"))?;
+        // Until a signal: however the server ends, all that it has started does (`warden.rs`).
+        front::serve(listener, server).await;
         drop(lock);
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// A program by its path, or where a shell would find it; links stay, for an environment of Python is known by its own.
-fn find(program: &Path) -> Option<PathBuf> {
-    let all = std::env::var_os("PATH").unwrap_or_default();
-    let named = program.components().count() > 1;
-    let mut places = if named {
-        vec![program.to_owned()]
-    } else {
-        std::env::split_paths(&all).map(|dir| dir.join(program)).collect()
-    };
-    places.retain(|path| path.is_file());
-    std::path::absolute(places.first()?).ok()
 }
 
 /// Functions are never root.

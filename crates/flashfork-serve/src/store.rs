@@ -66,6 +66,11 @@ impl Config {
         shown
     }
 
+    /// Where the files of its package are in the server's directory.
+    pub fn code(&self, state: &Path) -> PathBuf {
+        state.join("code").join(format!("{}-{}", self.function_name, self.revision_id))
+    }
+
     fn check(&self) -> Result<()> {
         name(&self.function_name)?;
         if !(1..=900).contains(&self.timeout) || !(16..=1 << 20).contains(&self.memory_size) {
@@ -113,16 +118,11 @@ impl Store {
         self.0.join("functions").join(name)
     }
 
-    /// Where the files of a function's package are.
-    pub fn code(&self, config: &Config) -> PathBuf {
-        self.0.join("code").join(format!("{}-{}", config.function_name, config.revision_id))
-    }
-
     /// Unpacks it, and adds to the configuration which that is.
     pub fn unpack(&self, mut config: Config, package: &[u8]) -> Result<Config> {
         config.check()?;
         config.revision_id = uuid();
-        let code = self.code(&config);
+        let code = config.code(&self.0);
         fs::create_dir_all(&code)?;
         unpack(package, &code).inspect_err(|_| drop(fs::remove_dir_all(&code)))?;
         Ok(config)
@@ -143,7 +143,7 @@ impl Store {
 
     /// Removes packages of this function's but these.
     pub fn tidy(&self, name: &str, keep: &[&Config]) {
-        let keep: Vec<_> = keep.iter().map(|config| self.code(config)).collect();
+        let keep: Vec<_> = keep.iter().map(|config| config.code(&self.0)).collect();
         for path in fs::read_dir(self.0.join("code")).into_iter().flatten().flatten().map(|entry| entry.path()) {
             let file = path.file_name().unwrap_or_default().to_string_lossy();
             // What follows the name and a '-' is a UUID.
@@ -166,7 +166,7 @@ impl Store {
         {
             match serde_json::from_slice(&fs::read(&path)?) {
                 Ok(config) => all.push(config),
-                Err(e) => tracing::error!("{} is left out: {e}", path.display()),
+                Err(e) => crate::note(format!("{} is left out: {e}", path.display())),
             }
         }
         Ok(all)

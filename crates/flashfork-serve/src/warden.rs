@@ -30,13 +30,9 @@ pub struct Order {
     pub config: Config,
 }
 
-/// What has come of it; one line of JSON.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Told {
-    /// How many kilobytes the template has as its data (`VmData` in `/proc/PID/status`).
-    Ready(u64),
-    Failed(String),
-}
+/// What has come of it, one line of JSON: how many kilobytes the template has as its data (`VmData` in
+/// `/proc/PID/status`), or why there is none.
+pub type Told = std::result::Result<u64, String>;
 
 /// The name of a template, which is alone in its directory.
 pub const NAME: &str = "function";
@@ -76,28 +72,21 @@ pub fn environment(state: &Path, config: &Config) -> BTreeMap<String, String> {
 }
 
 /// What this program does when it is started as a warden.
-pub fn main() -> std::process::ExitCode {
-    let told = match inner() {
-        Ok(Some((ready, template))) => {
-            tell(&ready);
-            stay(template);
-            return std::process::ExitCode::SUCCESS;
-        }
-        Ok(None) => return std::process::ExitCode::SUCCESS,
-        Err(why) => Told::Failed(why.to_string()),
+pub fn main() {
+    let (told, template) = match inner() {
+        Ok(None) => return,
+        Ok(Some((data, template))) => (Told::Ok(data), Some(template)),
+        Err(why) => (Told::Err(why.to_string()), None),
     };
-    tell(&told);
-    std::process::ExitCode::FAILURE
+    // Whoever would hear it may be gone: then this process is, in a moment.
+    let _ = writeln!(std::io::stdout(), "{}", serde_json::json!(told));
+    if let Some(template) = template {
+        stay(template);
+    }
 }
 
-/// Whoever would hear it may be gone: then this process is, in a moment.
-fn tell(told: &Told) {
-    let line = serde_json::to_string(told).unwrap_or_default();
-    let _ = writeln!(std::io::stdout(), "{line}");
-}
-
-/// `None` in the outer process, when all is over.
-fn inner() -> Result<Option<(Told, i32)>> {
+/// The template's data and process; `None` in the outer process, when all is over.
+fn inner() -> Result<Option<(u64, i32)>> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     let order: Order = serde_json::from_str(&line)?;
@@ -141,7 +130,7 @@ fn outer(inside: i32) -> Result<()> {
     }
 }
 
-fn warm(order: &Order) -> Result<(Told, i32)> {
+fn warm(order: &Order) -> Result<(u64, i32)> {
     see_little(order)?;
     let names = Directory::open(&order.names).map_err(Error::other)?;
     std::env::set_current_dir(task_root(&order.state))?;
@@ -159,7 +148,7 @@ fn warm(order: &Order) -> Result<(Told, i32)> {
     unmount(&order.names, UnmountFlags::DETACH)?;
     let status = std::fs::read_to_string(format!("/proc/{}/status", facts.pid))?;
     let data = status.lines().find_map(|line| line.strip_prefix("VmData:")?.split_whitespace().next()?.parse().ok());
-    Ok((Told::Ready(data.unwrap_or_default()), facts.pid))
+    Ok((data.unwrap_or_default(), facts.pid))
 }
 
 /// Leaves nothing that can be written to, and hides what is the server's.

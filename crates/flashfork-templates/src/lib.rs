@@ -49,7 +49,7 @@ pub use error::Error;
 pub use flashfork_warm::{Facts, ReadyAt, Step, Why};
 pub use listen::Listen;
 pub use name::{Name, NameError};
-pub use program::is_interpreter;
+pub use program::{find, is_interpreter};
 pub use renew::{Renewal, Stale};
 pub use run::{Request, Run};
 pub use spawn::preloading;

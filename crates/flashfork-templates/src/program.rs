@@ -93,7 +93,7 @@ fn has_capabilities(path: &Path) -> bool {
     rustix::fs::getxattr(path, c"security.capability", &mut [0u8; 0][..]).is_ok_and(|len| len > 0)
 }
 
-/// The file that a shell would start.
+/// The file that a shell would start, `paths` being its `PATH`; the error says why there is none.
 pub fn find(name: &OsStr, paths: &OsStr) -> Result<PathBuf, Error> {
     let runs = |path: &Path| path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     if name.as_encoded_bytes().contains(&b'/') {

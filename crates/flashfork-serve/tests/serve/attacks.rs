@@ -109,7 +109,8 @@ fn packages_stay_in_their_place_and_their_size() {
         ("no archive", b"PK\x03\x04 nothing".to_vec()),
     ] {
         let (status, why) = deploy(&server, json!({}), &package);
-        assert_eq!(status, 400, "{what}: {why}");
+        // Of a name that is there twice the second file alone may count.
+        assert!(status == 400 || what == "a name twice" && status == 201, "{what}: {status} {why}");
     }
     deploy(&server, json!({}), &file("/etc/flashfork-escaped"));
     let outside = ["/etc/flashfork-escaped", "escaped", "code/escaped", "functions/escaped"];
@@ -134,13 +135,14 @@ fn names_and_json_are_checked() {
         assert!([400, 404].contains(&status), "{name}: {status} {}", String::from_utf8_lossy(&body));
         assert_eq!(deploy(&server, json!({ "FunctionName": name }), &zipped(|_| ())).0, 400, "{name}");
     }
-    for bad in ["{", "{}{}", "nan", "\"\\ud8", "\u{1}", &"[".repeat(100_000)] {
-        assert_eq!(server.ask("POST", CALL, "", bad.as_bytes()).0, 400, "{bad:.20}");
+    for bad in [&b"{"[..], b"{}{}", b"nan", b"\"\\ud8", b"\x01", b"\"\xff\"", &b"[".repeat(100_000)] {
+        assert_eq!(server.ask("POST", CALL, "", bad).0, 400, "{}", String::from_utf8_lossy(&bad[..bad.len().min(20)]));
     }
     for bad in [json!({ "LD_PRELOAD": "x" }), json!({ "A=B": "x" }), json!({ "A": "x\0y" })] {
         let (status, why) = deploy(&server, json!({ "Environment": { "Variables": bad } }), &zipped(|_| ()));
         assert!(status == 400 && why.contains("names of variables"), "{why}");
     }
+    assert_eq!(server.ask("POST", CALL, "X-Amz-Client-Context: Cg==\r\n", b"{}").0, 400);
     for page in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
         assert_eq!(server.ask("POST", CALL, page, b"{}").0, 403);
     }
