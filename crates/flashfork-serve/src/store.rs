@@ -1,4 +1,4 @@
-//! Functions on disk: `functions/NAME` is a configuration, and `code/NAME-ID` has the files of its package.
+//! Functions on disk: `functions/NAME` is a configuration, and `code/NAME/ID` has the files of its package.
 
 use crate::error::{ApiError, Result};
 use crate::pool::uuid;
@@ -68,7 +68,7 @@ impl Config {
 
     /// Where the files of its package are in the server's directory.
     pub fn code(&self, state: &Path) -> PathBuf {
-        state.join("code").join(format!("{}-{}", self.function_name, self.revision_id))
+        state.join("code").join(&self.function_name).join(&self.revision_id)
     }
 
     fn check(&self) -> Result<()> {
@@ -137,33 +137,25 @@ impl Store {
     /// Forgets it.
     pub fn remove(&self, name: &str) -> Result<()> {
         fs::remove_file(self.function(name))?;
-        self.tidy(name, &[]);
-        Ok(())
+        Ok(fs::remove_dir_all(self.0.join("code").join(name))?)
     }
 
     /// Removes packages of this function's but these.
     pub fn tidy(&self, name: &str, keep: &[&Config]) {
         let keep: Vec<_> = keep.iter().map(|config| config.code(&self.0)).collect();
-        for path in fs::read_dir(self.0.join("code")).into_iter().flatten().flatten().map(|entry| entry.path()) {
-            let file = path.file_name().unwrap_or_default().to_string_lossy();
-            // What follows the name and a '-' is a UUID.
-            let own = file.len() == name.len() + 37 && file.starts_with(name);
-            if own && !keep.contains(&path) {
-                let _ = fs::remove_dir_all(path);
-            }
+        let entries = fs::read_dir(self.0.join("code").join(name)).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()).filter(|path| !keep.contains(path)) {
+            let _ = fs::remove_dir_all(path);
         }
     }
 
     /// All that there are.
     pub fn all(&self) -> Result<Vec<Config>> {
-        let mut all = Vec::new();
-        fs::create_dir_all(self.function(""))?;
+        let (mut all, functions) = (Vec::new(), self.0.join("functions"));
+        fs::create_dir_all(&functions)?;
         // One with an extension was being written when the last server ended.
-        for path in fs::read_dir(self.function(""))?
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.extension().is_none())
-        {
+        let paths = fs::read_dir(functions)?.flatten().map(|entry| entry.path());
+        for path in paths.filter(|path| path.extension().is_none()) {
             match serde_json::from_slice(&fs::read(&path)?) {
                 Ok(config) => all.push(config),
                 Err(e) => crate::note(format!("{} is left out: {e}", path.display())),

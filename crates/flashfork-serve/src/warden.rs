@@ -2,7 +2,7 @@
 //!
 //! It is this program started again, twice: the outer process lives as long as the server, by the pipe to that; the
 //! inner one is the first process of the template's namespace, and ends with the outer one, and all that runs there
-//! with it. There is nothing to write to there, and of the server's directory nothing is seen but the function's code.
+//! with it.
 
 use crate::store::Config;
 use flashfork_templates::{Directory, Ready, Template};

@@ -113,7 +113,7 @@ fn packages_stay_in_their_place_and_their_size() {
         assert!(status == 400 || what == "a name twice" && status == 201, "{what}: {status} {why}");
     }
     deploy(&server, json!({}), &file("/etc/flashfork-escaped"));
-    let outside = ["/etc/flashfork-escaped", "escaped", "code/escaped", "functions/escaped"];
+    let outside = ["/etc/flashfork-escaped", "code/escaped", "code/g/escaped"];
     assert!(outside.iter().all(|path| !server.state.join(path).exists()));
     still_serves(&server);
 }
