@@ -4,24 +4,24 @@ use flashfork_tests::own_code::TRUST;
 use std::process::Command;
 
 fn constant(route: &str) {
-    let forks = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { "100000" } else { "2000" };
-    let mut command = Command::new(env!("CARGO_BIN_EXE_growth"));
-    command.args([route, forks]);
-    if route == "shim" {
-        command.env("LD_PRELOAD", flashfork_tests::shim::path()).env("FLASHFORK_ENGINE", "fork").env(TRUST.0, TRUST.1);
-    }
-    let status = command.status().expect("it starts");
-    if status.code() != Some(77) {
-        assert!(status.success(), "{status}; the message is above");
-    }
+	let forks = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { "100000" } else { "2000" };
+	let mut command = Command::new(env!("CARGO_BIN_EXE_growth"));
+	command.args([route, forks]);
+	if route == "shim" {
+		command.env("LD_PRELOAD", flashfork_tests::shim::path()).env("FLASHFORK_ENGINE", "fork").env(TRUST.0, TRUST.1);
+	}
+	let status = command.status().expect("it starts");
+	if status.code() != Some(77) {
+		assert!(status.success(), "{status}; the message is above");
+	}
 }
 
 #[test]
 fn memfds_stay_as_large_as_they_are_under_the_shim() {
-    constant("shim");
+	constant("shim");
 }
 
 #[test]
 fn memfds_stay_as_large_as_they_are_when_the_core_is_called() {
-    constant("linked");
+	constant("linked");
 }

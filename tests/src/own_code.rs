@@ -6,5 +6,5 @@ pub const TRUST: (&str, &str) = ("FLASHFORK_TRUST", "/proc/self/exe");
 
 /// In a program that calls the core itself.
 pub fn trust() -> crate::Result {
-    flashfork_core::code::process::trust(c"/proc/self/exe").map_err(|e| format!("trust the program's own code: {e:?}"))
+	flashfork_core::code::process::trust(c"/proc/self/exe").map_err(|e| format!("trust the program's own code: {e:?}"))
 }

@@ -30,21 +30,21 @@ use flashfork::CostModel;
 /// # Errors
 /// The process is not there, ends meanwhile, or denies access.
 pub fn process(
-    pid: i32,
-    model: &CostModel,
-    watch: Option<Duration>,
-    interrupted: &dyn Fn() -> bool,
+	pid: i32,
+	model: &CostModel,
+	watch: Option<Duration>,
+	interrupted: &dyn Fn() -> bool,
 ) -> Result<Advice, AdviseError> {
-    let survey = Survey::of(pid)?;
-    let dirtied = match watch {
-        Some(during) => {
-            let change = look::visit(pid, during, interrupted)?;
-            Dirtied { pages: change.blocks[0].1, regions: change.blocks[2].1, measured: true }
-        }
-        None => survey.assumed_dirty(),
-    };
-    let forecast = Forecast::make(&survey, model, dirtied);
-    Ok(Advice::make(survey, forecast, look::headroom()?.available))
+	let survey = Survey::of(pid)?;
+	let dirtied = match watch {
+		Some(during) => {
+			let change = look::visit(pid, during, interrupted)?;
+			Dirtied { pages: change.blocks[0].1, regions: change.blocks[2].1, measured: true }
+		}
+		None => survey.assumed_dirty(),
+	};
+	let forecast = Forecast::make(&survey, model, dirtied);
+	Ok(Advice::make(survey, forecast, look::headroom()?.available))
 }
 
 /// Starts a command, lets it run for `after`, advises about it and ends it.
@@ -52,21 +52,21 @@ pub fn process(
 /// # Errors
 /// It can't be started, ends too soon, or somebody wants to stop; and as for [`process`].
 pub fn command(
-    command: &[OsString],
-    model: &CostModel,
-    after: Duration,
-    watch: Option<Duration>,
-    interrupted: &dyn Fn() -> bool,
+	command: &[OsString],
+	model: &CostModel,
+	after: Duration,
+	watch: Option<Duration>,
+	interrupted: &dyn Fn() -> bool,
 ) -> Result<Advice, AdviseError> {
-    let mut program = Program::command(command)?;
-    match program.run(after, interrupted)? {
-        Ran::Stopped | Ran::InTime => process(program.pid(), model, watch, interrupted),
-        Ran::Interrupted => {
-            Err(AdviseError::Unable(format!("{}: interrupted before it was looked at", program.name())))
-        }
-        Ran::Ended(status) => Err(AdviseError::Unable(format!(
-            "{} ended ({status}) before it was looked at; choose a smaller --after",
-            program.name()
-        ))),
-    }
+	let mut program = Program::command(command)?;
+	match program.run(after, interrupted)? {
+		Ran::Stopped | Ran::InTime => process(program.pid(), model, watch, interrupted),
+		Ran::Interrupted => {
+			Err(AdviseError::Unable(format!("{}: interrupted before it was looked at", program.name())))
+		}
+		Ran::Ended(status) => Err(AdviseError::Unable(format!(
+			"{} ended ({status}) before it was looked at; choose a smaller --after",
+			program.name()
+		))),
+	}
 }

@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{
-    ffi::OsStr, io, os::unix::ffi::OsStrExt, os::unix::fs::PermissionsExt, os::unix::process::CommandExt, thread,
-    time::Duration,
+	ffi::OsStr, io, os::unix::ffi::OsStrExt, os::unix::fs::PermissionsExt, os::unix::process::CommandExt, thread,
+	time::Duration,
 };
 
 use flashfork_proto::agent::{CloneIdentity, HookRun};
@@ -26,94 +26,94 @@ const TAIL: usize = 4096;
 
 /// Runs all hooks of [`DIRECTORY`], one by one, all of them whatever becomes of one.
 pub fn run_all(identity: &CloneIdentity, reaper: &Reaper) -> Vec<HookRun> {
-    run_in(Path::new(DIRECTORY), identity, reaper, TIMEOUT)
+	run_in(Path::new(DIRECTORY), identity, reaper, TIMEOUT)
 }
 
 fn run_in(directory: &Path, identity: &CloneIdentity, reaper: &Reaper, timeout: Duration) -> Vec<HookRun> {
-    let hooks = match find(directory) {
-        Ok(hooks) => hooks,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
-        Err(error) => return vec![failed(directory, format!("the directory can't be read: {error}"))],
-    };
-    hooks
-        .iter()
-        .map(|hook| run(hook, identity, reaper, timeout).unwrap_or_else(|error| failed(hook, error.to_string())))
-        .collect()
+	let hooks = match find(directory) {
+		Ok(hooks) => hooks,
+		Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+		Err(error) => return vec![failed(directory, format!("the directory can't be read: {error}"))],
+	};
+	hooks
+		.iter()
+		.map(|hook| run(hook, identity, reaper, timeout).unwrap_or_else(|error| failed(hook, error.to_string())))
+		.collect()
 }
 
 fn failed(path: &Path, message: String) -> HookRun {
-    HookRun { name: name(path), exit: None, message }
+	HookRun { name: name(path), exit: None, message }
 }
 
 fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+	path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn find(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut hooks = Vec::new();
-    for entry in directory.read_dir()? {
-        let path = entry?.path();
-        let metadata = fs::metadata(&path)?;
-        if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 {
-            hooks.push(path);
-        }
-    }
-    hooks.sort();
-    Ok(hooks)
+	let mut hooks = Vec::new();
+	for entry in directory.read_dir()? {
+		let path = entry?.path();
+		let metadata = fs::metadata(&path)?;
+		if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 {
+			hooks.push(path);
+		}
+	}
+	hooks.sort();
+	Ok(hooks)
 }
 
 fn run(hook: &Path, identity: &CloneIdentity, reaper: &Reaper, timeout: Duration) -> io::Result<HookRun> {
-    let (output, output_theirs) = io::pipe()?;
-    let (ended, ender) = io::pipe()?;
-    let mut command = Command::new(hook);
-    command
-        .stdin(Stdio::null())
-        .stdout(output_theirs.try_clone()?)
-        .stderr(output_theirs)
-        .process_group(0)
-        .current_dir("/")
-        .env("FLASHFORK_CLONE", &identity.name)
-        .env("FLASHFORK_INDEX", identity.index.to_string())
-        .env("FLASHFORK_GENERATION", generation_hex(&identity.generation))
-        // No variable can hold what is after a NUL.
-        .env("FLASHFORK_JOB", OsStr::from_bytes(identity.job.split(|b| *b == 0).next().unwrap_or_default()));
-    let spawned = reaper.spawn(&mut command);
-    drop(command);
-    let (pid, exit) = spawned?;
+	let (output, output_theirs) = io::pipe()?;
+	let (ended, ender) = io::pipe()?;
+	let mut command = Command::new(hook);
+	command
+		.stdin(Stdio::null())
+		.stdout(output_theirs.try_clone()?)
+		.stderr(output_theirs)
+		.process_group(0)
+		.current_dir("/")
+		.env("FLASHFORK_CLONE", &identity.name)
+		.env("FLASHFORK_INDEX", identity.index.to_string())
+		.env("FLASHFORK_GENERATION", generation_hex(&identity.generation))
+		// No variable can hold what is after a NUL.
+		.env("FLASHFORK_JOB", OsStr::from_bytes(identity.job.split(|b| *b == 0).next().unwrap_or_default()));
+	let spawned = reaper.spawn(&mut command);
+	drop(command);
+	let (pid, exit) = spawned?;
 
-    let mut output = File::from(std::os::fd::OwnedFd::from(output));
-    pipes::set_nonblocking(&output)?;
-    let reader = thread::Builder::new().spawn(move || {
-        let mut tail = Vec::new();
-        let read = pipes::drain(&mut output, &ended, TAIL, |bytes| {
-            tail.extend_from_slice(bytes);
-            tail.drain(..tail.len().saturating_sub(TAIL));
-        });
-        match read {
-            Ok(()) => last_line(&tail),
-            Err(error) => format!("its output can't be read: {error}"),
-        }
-    })?;
-    let exit = exit.recv_timeout(timeout).ok();
-    if exit.is_none() {
-        // Fails when it has ended this moment.
-        let _ = kill_process_group(pid, Signal::KILL);
-    }
-    drop(ender);
-    let said = reader.join().unwrap_or_default();
-    let message = match exit {
-        Some(_) => said,
-        None => format!(
-            "killed after {} s (the template's processes stand still until all hooks have run: a hook can't wait for one)",
-            timeout.as_secs_f32()
-        ),
-    };
-    Ok(HookRun { name: name(hook), exit, message })
+	let mut output = File::from(std::os::fd::OwnedFd::from(output));
+	pipes::set_nonblocking(&output)?;
+	let reader = thread::Builder::new().spawn(move || {
+		let mut tail = Vec::new();
+		let read = pipes::drain(&mut output, &ended, TAIL, |bytes| {
+			tail.extend_from_slice(bytes);
+			tail.drain(..tail.len().saturating_sub(TAIL));
+		});
+		match read {
+			Ok(()) => last_line(&tail),
+			Err(error) => format!("its output can't be read: {error}"),
+		}
+	})?;
+	let exit = exit.recv_timeout(timeout).ok();
+	if exit.is_none() {
+		// Fails when it has ended this moment.
+		let _ = kill_process_group(pid, Signal::KILL);
+	}
+	drop(ender);
+	let said = reader.join().unwrap_or_default();
+	let message = match exit {
+		Some(_) => said,
+		None => format!(
+			"killed after {} s (the template's processes stand still until all hooks have run: a hook can't wait for one)",
+			timeout.as_secs_f32()
+		),
+	};
+	Ok(HookRun { name: name(hook), exit, message })
 }
 
 fn last_line(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
+	let text = String::from_utf8_lossy(text);
+	text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
 }
 
 #[cfg(test)]

@@ -4,5 +4,5 @@ use std::io::Write;
 
 /// Writes one line. A console that takes none is no reason to fail, and there is nobody else to tell.
 pub fn line(message: &str) {
-    let _ = writeln!(std::io::stderr(), "flashfork-agent: {message}");
+	let _ = writeln!(std::io::stderr(), "flashfork-agent: {message}");
 }

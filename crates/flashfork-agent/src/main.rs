@@ -39,29 +39,29 @@ const USAGE: &str = "usage: flashfork-agent serve unix:PATH|vsock|/dev/LINE [--s
                      flashfork-agent signal fork | done [STATUS [RESULT]] | reset";
 
 fn main() -> ExitCode {
-    if rustix::process::getpid().is_init() {
-        init::run();
-    }
-    let arguments: Vec<String> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let done = match arguments.as_slice() {
-        ["serve", place] => serve_at(place, Rights::Process),
-        ["serve", place, "--system"] => serve_at(place, Rights::System),
-        ["signal", command, rest @ ..] => signal::run(command, rest),
-        _ => {
-            log::line(USAGE);
-            return ExitCode::from(2);
-        }
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            log::line(&message);
-            ExitCode::FAILURE
-        }
-    }
+	if rustix::process::getpid().is_init() {
+		init::run();
+	}
+	let arguments: Vec<String> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+	let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+	let done = match arguments.as_slice() {
+		["serve", place] => serve_at(place, Rights::Process),
+		["serve", place, "--system"] => serve_at(place, Rights::System),
+		["signal", command, rest @ ..] => signal::run(command, rest),
+		_ => {
+			log::line(USAGE);
+			return ExitCode::from(2);
+		}
+	};
+	match done {
+		Ok(()) => ExitCode::SUCCESS,
+		Err(message) => {
+			log::line(&message);
+			ExitCode::FAILURE
+		}
+	}
 }
 
 fn serve_at(place: &str, rights: Rights) -> Result<(), String> {
-    serve::run(&Place::parse(place)?, rights).map_err(|error| format!("cannot serve on {place}: {error}"))
+	serve::run(&Place::parse(place)?, rights).map_err(|error| format!("cannot serve on {place}: {error}"))
 }

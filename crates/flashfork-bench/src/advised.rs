@@ -5,8 +5,8 @@ use flashfork_advise::AdviseError;
 
 /// For `map_err`: in the same words.
 pub fn failed(error: AdviseError) -> BenchError {
-    match error {
-        AdviseError::System { what, source } => BenchError::System { what, source },
-        other => BenchError::Unable(other.to_string()),
-    }
+	match error {
+		AdviseError::System { what, source } => BenchError::System { what, source },
+		other => BenchError::Unable(other.to_string()),
+	}
 }

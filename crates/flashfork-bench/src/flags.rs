@@ -5,11 +5,11 @@ use clap::{Args, Parser};
 
 #[derive(Parser)]
 struct Command<Options: Args> {
-    #[command(flatten)]
-    options: Options,
+	#[command(flatten)]
+	options: Options,
 }
 
 /// Parses the flags of an experiment as the command does.
 pub fn parse<Options: Args>(args: &[&str]) -> Result<Options, clap::Error> {
-    Command::try_parse_from(["bench"].iter().chain(args)).map(|command| command.options)
+	Command::try_parse_from(["bench"].iter().chain(args)).map(|command| command.options)
 }

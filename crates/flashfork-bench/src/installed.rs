@@ -8,27 +8,27 @@ use std::path::PathBuf;
 pub struct Installed;
 
 impl Places for Installed {
-    fn command(&self) -> Result<PathBuf> {
-        places::command().map_err(unable)
-    }
+	fn command(&self) -> Result<PathBuf> {
+		places::command().map_err(unable)
+	}
 
-    fn shim(&self) -> Result<PathBuf> {
-        places::shim().map_err(unable)
-    }
+	fn shim(&self) -> Result<PathBuf> {
+		places::shim().map_err(unable)
+	}
 
-    fn shell(&self) -> Result<PathBuf> {
-        places::monitor("flashfork-shell").map_err(unable)
-    }
+	fn shell(&self) -> Result<PathBuf> {
+		places::monitor("flashfork-shell").map_err(unable)
+	}
 
-    fn agent(&self) -> Result<PathBuf> {
-        places::agent().map_err(unable)
-    }
+	fn agent(&self) -> Result<PathBuf> {
+		places::agent().map_err(unable)
+	}
 
-    fn cache(&self, name: &str) -> Result<PathBuf> {
-        places::cache(name).map_err(unable)
-    }
+	fn cache(&self, name: &str) -> Result<PathBuf> {
+		places::cache(name).map_err(unable)
+	}
 }
 
 fn unable(error: CliError) -> BenchError {
-    BenchError::Unable(error.to_string())
+	BenchError::Unable(error.to_string())
 }

@@ -5,10 +5,10 @@ pub use std::process::{Command, Stdio};
 pub use std::time::{Duration, Instant};
 
 pub use flashfork_measure::{
-    BenchError, Deadline, Document, Effort, Experiment, OrCant, Places, Progress, Ratio, Record, Registered, Result,
-    Rounds, Row, Run, Subject, Summary, Target, Unit, Visit, WorkDir, Worker, by_measure, median, median_time, met,
-    numbers, page, pin, promises, quantile_of, ratio_of, ratio_of_medians, shown, spread, spread_of_rounds, table,
-    titled, unable,
+	BenchError, Deadline, Document, Effort, Experiment, OrCant, Places, Progress, Ratio, Record, Registered, Result,
+	Rounds, Row, Run, Subject, Summary, Target, Unit, Visit, WorkDir, Worker, by_measure, median, median_time, met,
+	numbers, page, pin, promises, quantile_of, ratio_of, ratio_of_medians, shown, spread, spread_of_rounds, table,
+	titled, unable,
 };
 pub use flashfork_terminal::size::{Size, show};
 pub use flashfork_terminal::table::{three_figures, time, time_range};

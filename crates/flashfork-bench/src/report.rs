@@ -10,5 +10,5 @@ use crate::prelude::*;
 
 /// Writes the report about `document` into `dir`: [`flashfork_measure::report::write`].
 pub fn write(document: &Document, dir: &Path) -> Result {
-    flashfork_measure::report::write(document, &findings(document), &figures(document)?, dir)
+	flashfork_measure::report::write(document, &findings(document), &figures(document)?, dir)
 }

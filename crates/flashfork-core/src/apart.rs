@@ -12,21 +12,21 @@ use core::ops::Deref;
 pub(crate) struct Apart<T>(T);
 
 impl<T> Apart<T> {
-    pub const fn new(data: T) -> Apart<T> {
-        Apart(data)
-    }
+	pub const fn new(data: T) -> Apart<T> {
+		Apart(data)
+	}
 
-    /// The pages it lies on. Its alignment makes its size a multiple of theirs.
-    pub fn pages(&self) -> Range {
-        let own = &raw const *self as usize;
-        Range::new(own, own + size_of::<Apart<T>>())
-    }
+	/// The pages it lies on. Its alignment makes its size a multiple of theirs.
+	pub fn pages(&self) -> Range {
+		let own = &raw const *self as usize;
+		Range::new(own, own + size_of::<Apart<T>>())
+	}
 }
 
 impl<T> Deref for Apart<T> {
-    type Target = T;
+	type Target = T;
 
-    fn deref(&self) -> &T {
-        &self.0
-    }
+	fn deref(&self) -> &T {
+		&self.0
+	}
 }

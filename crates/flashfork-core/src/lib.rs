@@ -66,9 +66,9 @@ use filter::trial;
 ///
 /// At most 64 ranges (`ENOSPC` after that).
 pub fn exclude(addr: usize, len: usize) -> Result<(), Error> {
-    let range = Range::pages_of(addr, len);
-    state::STATE.exclude(range).map_err(|e| Error::System(Step::Begin, e))?;
-    unseal(range).map(drop)
+	let range = Range::pages_of(addr, len);
+	state::STATE.exclude(range).map_err(|e| Error::System(Step::Begin, e))?;
+	unseal(range).map(drop)
 }
 
 /// Seals what is eligible; memory sealed before and written since is sealed anew, and what is left of its mappings is
@@ -78,22 +78,22 @@ pub fn exclude(addr: usize, len: usize) -> Result<(), Error> {
 /// the result is dropped. Nothing of the program's memory changes but what backs it. Where a chunk can't be sealed its
 /// memory stays anonymous.
 pub fn seal(pages: Pages) -> Sealed {
-    seal_with(pages, true)
+	seal_with(pages, true)
 }
 
 /// The same without the data of libraries. For templates: their clones go on with all the program, and what they write
 /// to there would cost them more than their forks gain.
 pub fn seal_template(pages: Pages) -> Sealed {
-    seal_with(pages, false)
+	seal_with(pages, false)
 }
 
 fn seal_with(pages: Pages, libraries: bool) -> Sealed {
-    trial::prepare();
-    let sealed = seal::seal(pages, libraries);
-    if sealed.outcome.is_ok() {
-        seal::refills::drop_left();
-    }
-    sealed
+	trial::prepare();
+	let sealed = seal::seal(pages, libraries);
+	if sealed.outcome.is_ok() {
+		seal::refills::drop_left();
+	}
+	sealed
 }
 
 /// Makes the sealed memory within `range` anonymous again; returns how many bytes.
@@ -102,31 +102,31 @@ fn seal_with(pages: Pages, libraries: bool) -> Sealed {
 /// threads, what one of them lives in, where they are stopped by signals, stays sealed. On an error the memory so far
 /// is anonymous, the rest still sealed, and every byte is as it was.
 pub fn unseal(range: Range) -> Result<u64, Error> {
-    trial::prepare();
-    seal::unseal::unseal(range)
+	trial::prepare();
+	seal::unseal::unseal(range)
 }
 
 /// Takes pages only read since they were sealed out of the page tables that a fork copies: they come back when they are
 /// read again. Returns how many bytes. The calling thread must be the process's only one.
 pub fn drop_refills() -> Result<u64, Error> {
-    trial::prepare();
-    seal::refills::drop_refills()
+	trial::prepare();
+	seal::refills::drop_refills()
 }
 
 /// Whether a seal of much memory could put it into its own tmpfs, which is faster; an error says why not: `ENOSYS`
 /// before Linux 6.12, `EOPNOTSUPP` where 2 MB pages of tmpfs are forbidden, `EACCES` under a filter of system calls, or
 /// what the kernel said.
 pub fn can_mount() -> core::result::Result<(), Errno> {
-    seal::file::Mounted::try_to_make()
+	seal::file::Mounted::try_to_make()
 }
 
 /// Whether this process, or one it was forked from, has sealed memory.
 pub fn has_sealed() -> bool {
-    state::STATE.sealed()
+	state::STATE.sealed()
 }
 
 /// Tells the engine that another copy of it in this process seals memory (a library and the shim together).
 pub fn note_another() {
-    trial::prepare();
-    state::STATE.note_another();
+	trial::prepare();
+	state::STATE.note_another();
 }

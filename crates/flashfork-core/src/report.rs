@@ -9,44 +9,44 @@ use crate::sys;
 ///
 /// Not to be kept over a fork: a clone has no such memory.
 pub struct Sealed {
-    arena: Option<&'static mut Arena>,
-    /// The signals blocked before.
-    mask: Option<u64>,
-    /// What was done.
-    pub outcome: Result<Outcome, Error>,
+	arena: Option<&'static mut Arena>,
+	/// The signals blocked before.
+	mask: Option<u64>,
+	/// What was done.
+	pub outcome: Result<Outcome, Error>,
 }
 
 impl Sealed {
-    /// Done, or not, with this arena.
-    pub(crate) fn new(arena: &'static mut Arena, outcome: Result<Outcome, Error>) -> Sealed {
-        Sealed { arena: Some(arena), mask: None, outcome }
-    }
+	/// Done, or not, with this arena.
+	pub(crate) fn new(arena: &'static mut Arena, outcome: Result<Outcome, Error>) -> Sealed {
+		Sealed { arena: Some(arena), mask: None, outcome }
+	}
 
-    /// Not even begun.
-    pub(crate) fn not(error: Error) -> Sealed {
-        Sealed { arena: None, mask: None, outcome: Err(error) }
-    }
+	/// Not even begun.
+	pub(crate) fn not(error: Error) -> Sealed {
+		Sealed { arena: None, mask: None, outcome: Err(error) }
+	}
 
-    /// Restores these signals at the end.
-    pub(crate) fn with_signals(self, mask: u64) -> Sealed {
-        let mut sealed = self;
-        sealed.mask = Some(mask);
-        sealed
-    }
+	/// Restores these signals at the end.
+	pub(crate) fn with_signals(self, mask: u64) -> Sealed {
+		let mut sealed = self;
+		sealed.mask = Some(mask);
+		sealed
+	}
 
-    /// One record for every VMA looked at.
-    pub fn records(&self) -> &[VmaRecord] {
-        self.arena.as_ref().map_or(&[], |a| &a.records[..a.record_count])
-    }
+	/// One record for every VMA looked at.
+	pub fn records(&self) -> &[VmaRecord] {
+		self.arena.as_ref().map_or(&[], |a| &a.records[..a.record_count])
+	}
 }
 
 impl Drop for Sealed {
-    fn drop(&mut self) {
-        if let Some(arena) = self.arena.take() {
-            arena.unmap();
-        }
-        if let Some(mask) = self.mask {
-            sys::restore_signals(mask);
-        }
-    }
+	fn drop(&mut self) {
+		if let Some(arena) = self.arena.take() {
+			arena.unmap();
+		}
+		if let Some(mask) = self.mask {
+			sys::restore_signals(mask);
+		}
+	}
 }

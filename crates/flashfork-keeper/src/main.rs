@@ -31,26 +31,26 @@ use flashfork_warm::{Tell, WORDS_OF_UNFIT};
 use std::{os::fd::AsFd, process::ExitCode};
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
-    let told = match told::Told::of(&mut arguments) {
-        Some(told) => told,
-        None => {
-            eprintln!("flashfork-keeper is started by `flashfork warm --threads`, with what that tells it");
-            return ExitCode::from(2);
-        }
-    };
-    let ready = match warm::warm(&told) {
-        Ok(ready) => ready,
-        Err(warm::Failed::Ended(status)) => process::end_as(status),
-        Err(warm::Failed::Unfit(words)) => {
-            let mut all = [0; WORDS_OF_UNFIT];
-            let text = words.as_bytes();
-            let len = text.len().min(all.len());
-            all[..len].copy_from_slice(&text[..len]);
-            // Who is gone needs no reason.
-            let _ = message::send(told.control.as_fd(), &Tell::Unfit { words: all }.encode(), &[]);
-            return ExitCode::FAILURE;
-        }
-    };
-    serve::serve(told, ready)
+	let mut arguments = std::env::args_os().skip(1);
+	let told = match told::Told::of(&mut arguments) {
+		Some(told) => told,
+		None => {
+			eprintln!("flashfork-keeper is started by `flashfork warm --threads`, with what that tells it");
+			return ExitCode::from(2);
+		}
+	};
+	let ready = match warm::warm(&told) {
+		Ok(ready) => ready,
+		Err(warm::Failed::Ended(status)) => process::end_as(status),
+		Err(warm::Failed::Unfit(words)) => {
+			let mut all = [0; WORDS_OF_UNFIT];
+			let text = words.as_bytes();
+			let len = text.len().min(all.len());
+			all[..len].copy_from_slice(&text[..len]);
+			// Who is gone needs no reason.
+			let _ = message::send(told.control.as_fd(), &Tell::Unfit { words: all }.encode(), &[]);
+			return ExitCode::FAILURE;
+		}
+	};
+	serve::serve(told, ready)
 }

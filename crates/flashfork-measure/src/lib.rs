@@ -53,8 +53,8 @@ pub use worker::{Registered, Subject, Worker, worker_main};
 /// What an experiment hands back: the records for machines and the table for people.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Every record with every sample, and the host card.
-    pub document: record::Document,
-    /// The result as plain text, without a trailing newline.
-    pub table: String,
+	/// Every record with every sample, and the host card.
+	pub document: record::Document,
+	/// The result as plain text, without a trailing newline.
+	pub table: String,
 }

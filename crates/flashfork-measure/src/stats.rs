@@ -20,18 +20,18 @@ pub use rank::{RankTest, holm, rank_test, smallest_p};
 pub struct Rounds(pub Vec<Vec<f64>>);
 
 impl Rounds {
-    /// Independent samples: each is its own round.
-    pub fn independent(samples: &[f64]) -> Self {
-        Self(samples.iter().map(|&sample| vec![sample]).collect())
-    }
+	/// Independent samples: each is its own round.
+	pub fn independent(samples: &[f64]) -> Self {
+		Self(samples.iter().map(|&sample| vec![sample]).collect())
+	}
 
-    /// Adds the samples of one more round.
-    pub fn push(&mut self, samples: Vec<f64>) {
-        self.0.push(samples);
-    }
+	/// Adds the samples of one more round.
+	pub fn push(&mut self, samples: Vec<f64>) {
+		self.0.push(samples);
+	}
 
-    /// All samples in the order they were taken.
-    pub fn flat(&self) -> Vec<f64> {
-        self.0.concat()
-    }
+	/// All samples in the order they were taken.
+	pub fn flat(&self) -> Vec<f64> {
+		self.0.concat()
+	}
 }

@@ -13,150 +13,150 @@ const NOISY: f64 = 1.0;
 
 /// What the machine's state, when the run began, means for the figures.
 pub fn of_host(host: &HostCard) -> Vec<String> {
-    let mut warnings: Vec<String> = host.warning().into_iter().collect();
-    if let Some(governor) = host.governor.as_deref().filter(|&governor| governor != "performance") {
-        warnings.push(format!(
-            "The CPU's frequency follows its load (governor {governor}): short measurements are slower than long ones; \
+	let mut warnings: Vec<String> = host.warning().into_iter().collect();
+	if let Some(governor) = host.governor.as_deref().filter(|&governor| governor != "performance") {
+		warnings.push(format!(
+			"The CPU's frequency follows its load (governor {governor}): short measurements are slower than long ones; \
              `cpupower frequency-set -g performance` keeps it steady."
-        ));
-    }
-    match host.thp_enabled.as_deref() {
-        Some("never") => warnings.push(
-            "Transparent huge pages are off: the figures for them are missing; \
+		));
+	}
+	match host.thp_enabled.as_deref() {
+		Some("never") => warnings.push(
+			"Transparent huge pages are off: the figures for them are missing; \
              `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` brings them."
-                .to_owned(),
-        ),
-        None => {
-            warnings.push("This kernel has no transparent huge pages: the figures for them are missing.".to_owned())
-        }
-        Some(_) => {}
-    }
-    if host.swap_total > 0 && host.memory_available < host.memory_total / 10 {
-        warnings.push(format!(
-            "Only {} of {} memory were free and the machine has swap: large parents may have been swapped; free memory, or \
+				.to_owned(),
+		),
+		None => {
+			warnings.push("This kernel has no transparent huge pages: the figures for them are missing.".to_owned())
+		}
+		Some(_) => {}
+	}
+	if host.swap_total > 0 && host.memory_available < host.memory_total / 10 {
+		warnings.push(format!(
+			"Only {} of {} memory were free and the machine has swap: large parents may have been swapped; free memory, or \
              `swapoff -a`.",
-            flashfork_terminal::size::show(host.memory_available),
-            flashfork_terminal::size::show(host.memory_total)
-        ));
-    }
-    warnings
+			flashfork_terminal::size::show(host.memory_available),
+			flashfork_terminal::size::show(host.memory_total)
+		));
+	}
+	warnings
 }
 
 /// What samples of times warn of: too few, or so spread out that only their median says something. One line each,
 /// naming how many records and the worst of them.
 pub fn of_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
-    let (mut few, mut short, mut noisy, mut late) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for record in records.into_iter().filter(|record| record.unit == "us") {
-        let Some(summary) = Summary::of(&record.samples) else { continue };
-        if summary.n < FEW {
-            few.push((summary.n as f64, record));
-        }
-        let rounds = record.rounds().0.iter().filter(|round| !round.is_empty()).count();
-        if summary.n >= FEW && rounds < FEW_ROUNDS {
-            short.push((rounds as f64, record));
-        }
-        if summary.n >= FEW && summary.spread() > NOISY {
-            noisy.push((summary.spread(), record));
-        }
-        let severe = fences(&record.samples).iter().filter(|label| **label == Some(Outlier::HighSevere)).count();
-        if severe * 10 > summary.n {
-            late.push((severe as f64 / summary.n as f64, record));
-        }
-    }
-    let mut warnings = Vec::new();
-    if let Some((n, record)) = few.iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
-        warnings.push(format!(
-            "{} fewer than {FEW} samples (least: {n}, {}); more rounds or more time make figures firmer.",
-            cells(few.len(), "has", "have"),
-            record.label()
-        ));
-    }
-    if let Some((n, record)) = short.iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
-        warnings.push(format!(
-            "{} fewer than {FEW_ROUNDS} rounds (least: {n}, {}): the intervals are narrower than 95 % would be; \
+	let (mut few, mut short, mut noisy, mut late) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+	for record in records.into_iter().filter(|record| record.unit == "us") {
+		let Some(summary) = Summary::of(&record.samples) else { continue };
+		if summary.n < FEW {
+			few.push((summary.n as f64, record));
+		}
+		let rounds = record.rounds().0.iter().filter(|round| !round.is_empty()).count();
+		if summary.n >= FEW && rounds < FEW_ROUNDS {
+			short.push((rounds as f64, record));
+		}
+		if summary.n >= FEW && summary.spread() > NOISY {
+			noisy.push((summary.spread(), record));
+		}
+		let severe = fences(&record.samples).iter().filter(|label| **label == Some(Outlier::HighSevere)).count();
+		if severe * 10 > summary.n {
+			late.push((severe as f64 / summary.n as f64, record));
+		}
+	}
+	let mut warnings = Vec::new();
+	if let Some((n, record)) = few.iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
+		warnings.push(format!(
+			"{} fewer than {FEW} samples (least: {n}, {}); more rounds or more time make figures firmer.",
+			cells(few.len(), "has", "have"),
+			record.label()
+		));
+	}
+	if let Some((n, record)) = short.iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
+		warnings.push(format!(
+			"{} fewer than {FEW_ROUNDS} rounds (least: {n}, {}): the intervals are narrower than 95 % would be; \
              more time makes them firmer.",
-            cells(short.len(), "has", "have"),
-            record.label()
-        ));
-    }
-    if let Some((spread, record)) = largest(&noisy) {
-        warnings.push(format!(
-            "{} noisy (widest: p10 to p90 span {spread:.1} times the median, {}); compare medians, and repeat \
+			cells(short.len(), "has", "have"),
+			record.label()
+		));
+	}
+	if let Some((spread, record)) = largest(&noisy) {
+		warnings.push(format!(
+			"{} noisy (widest: p10 to p90 span {spread:.1} times the median, {}); compare medians, and repeat \
              when nothing else runs.",
-            cells(noisy.len(), "is", "are"),
-            record.label()
-        ));
-    }
-    if let Some((share, record)) = largest(&late) {
-        warnings.push(format!(
-            "{} more than a tenth of the samples far above the rest (most: {:.0} %, {}); something else runs \
+			cells(noisy.len(), "is", "are"),
+			record.label()
+		));
+	}
+	if let Some((share, record)) = largest(&late) {
+		warnings.push(format!(
+			"{} more than a tenth of the samples far above the rest (most: {:.0} %, {}); something else runs \
              now and then.",
-            cells(late.len(), "has", "have"),
-            share * 100.0,
-            record.label()
-        ));
-    }
-    warnings
+			cells(late.len(), "has", "have"),
+			share * 100.0,
+			record.label()
+		));
+	}
+	warnings
 }
 
 fn cells(n: usize, one: &str, more: &str) -> String {
-    format!("{} {}", counted(n, "cell"), if n == 1 { one } else { more })
+	format!("{} {}", counted(n, "cell"), if n == 1 { one } else { more })
 }
 
 fn largest<'a>(found: &[(f64, &'a Record)]) -> Option<(f64, &'a Record)> {
-    found.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0))
+	found.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+	use super::*;
 
-    fn quiet() -> HostCard {
-        HostCard {
-            cpus: 4,
-            load: [0.1; 3],
-            governor: None,
-            thp_enabled: Some("madvise".into()),
-            swap_total: 0,
-            ..HostCard::read().unwrap()
-        }
-    }
+	fn quiet() -> HostCard {
+		HostCard {
+			cpus: 4,
+			load: [0.1; 3],
+			governor: None,
+			thp_enabled: Some("madvise".into()),
+			swap_total: 0,
+			..HostCard::read().unwrap()
+		}
+	}
 
-    fn record(samples: Vec<f64>) -> Record {
-        Record::new("fork", "seal", [], "us", samples).unwrap()
-    }
+	fn record(samples: Vec<f64>) -> Record {
+		Record::new("fork", "seal", [], "us", samples).unwrap()
+	}
 
-    #[test]
-    fn a_quiet_host_is_not_warned_of_and_each_trouble_has_its_advice() {
-        assert_eq!(of_host(&quiet()), Vec::<String>::new());
-        for (card, advice) in [
-            (HostCard { load: [3.0; 3], ..quiet() }, "repeat when it is quiet"),
-            (HostCard { governor: Some("powersave".into()), ..quiet() }, "cpupower"),
-            (HostCard { thp_enabled: Some("never".into()), ..quiet() }, "transparent_hugepage/enabled"),
-            (HostCard { swap_total: 1 << 30, memory_available: 0, ..quiet() }, "swapoff"),
-        ] {
-            let warnings = of_host(&card);
-            assert_eq!(warnings.len(), 1, "{warnings:?}");
-            assert!(warnings[0].contains(advice), "{warnings:?}");
-        }
-    }
+	#[test]
+	fn a_quiet_host_is_not_warned_of_and_each_trouble_has_its_advice() {
+		assert_eq!(of_host(&quiet()), Vec::<String>::new());
+		for (card, advice) in [
+			(HostCard { load: [3.0; 3], ..quiet() }, "repeat when it is quiet"),
+			(HostCard { governor: Some("powersave".into()), ..quiet() }, "cpupower"),
+			(HostCard { thp_enabled: Some("never".into()), ..quiet() }, "transparent_hugepage/enabled"),
+			(HostCard { swap_total: 1 << 30, memory_available: 0, ..quiet() }, "swapoff"),
+		] {
+			let warnings = of_host(&card);
+			assert_eq!(warnings.len(), 1, "{warnings:?}");
+			assert!(warnings[0].contains(advice), "{warnings:?}");
+		}
+	}
 
-    #[test]
-    fn steady_samples_are_not_warned_of() {
-        assert!(of_records(&[record((0..50).map(|i| 100.0 + f64::from(i % 7)).collect())]).is_empty());
-    }
+	#[test]
+	fn steady_samples_are_not_warned_of() {
+		assert!(of_records(&[record((0..50).map(|i| 100.0 + f64::from(i % 7)).collect())]).is_empty());
+	}
 
-    #[test]
-    fn few_noisy_and_disturbed_samples_are_told_apart() {
-        let few = of_records(&[record(vec![1.0; 3])]);
-        assert!(few.len() == 1 && few[0].contains("least: 3, fork seal"), "{few:?}");
-        let mut short = record((0..50).map(|i| 100.0 + f64::from(i % 7)).collect());
-        short.observed.insert("samples_per_round".into(), serde_json::json!([10, 20, 20]));
-        let short = of_records(&[short]);
-        assert!(short.len() == 1 && short[0].contains("least: 3, fork seal"), "{short:?}");
-        let noisy = of_records(&[record((1..=40).map(|i| f64::from(i * i)).collect())]);
-        assert!(noisy.len() == 1 && noisy[0].contains("noisy"), "{noisy:?}");
-        let disturbed = of_records(&[record((0..40).map(|i| if i % 8 == 0 { 900.0 } else { 100.0 }).collect())]);
-        assert!(disturbed.iter().any(|line| line.contains("now and then")), "{disturbed:?}");
-    }
+	#[test]
+	fn few_noisy_and_disturbed_samples_are_told_apart() {
+		let few = of_records(&[record(vec![1.0; 3])]);
+		assert!(few.len() == 1 && few[0].contains("least: 3, fork seal"), "{few:?}");
+		let mut short = record((0..50).map(|i| 100.0 + f64::from(i % 7)).collect());
+		short.observed.insert("samples_per_round".into(), serde_json::json!([10, 20, 20]));
+		let short = of_records(&[short]);
+		assert!(short.len() == 1 && short[0].contains("least: 3, fork seal"), "{short:?}");
+		let noisy = of_records(&[record((1..=40).map(|i| f64::from(i * i)).collect())]);
+		assert!(noisy.len() == 1 && noisy[0].contains("noisy"), "{noisy:?}");
+		let disturbed = of_records(&[record((0..40).map(|i| if i % 8 == 0 { 900.0 } else { 100.0 }).collect())]);
+		assert!(disturbed.iter().any(|line| line.contains("now and then")), "{disturbed:?}");
+	}
 }

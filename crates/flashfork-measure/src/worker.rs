@@ -21,44 +21,44 @@ pub const ARGUMENT: &str = "bench-worker";
 
 /// What a worker measures.
 pub trait Subject: Sized {
-    /// The name by which the new process finds it in the registry.
-    const NAME: &'static str;
-    /// What to prepare.
-    type Spec: Serialize + DeserializeOwned;
-    /// What the coordinator should know once it is prepared.
-    type Ready: Serialize + DeserializeOwned;
-    /// A request for samples, or for a change of state.
-    type Ask: Serialize + DeserializeOwned;
-    /// The answer.
-    type Reply: Serialize + DeserializeOwned;
+	/// The name by which the new process finds it in the registry.
+	const NAME: &'static str;
+	/// What to prepare.
+	type Spec: Serialize + DeserializeOwned;
+	/// What the coordinator should know once it is prepared.
+	type Ready: Serialize + DeserializeOwned;
+	/// A request for samples, or for a change of state.
+	type Ask: Serialize + DeserializeOwned;
+	/// The answer.
+	type Reply: Serialize + DeserializeOwned;
 
-    /// Environment variables the worker's process is started with, on top of the coordinator's: for settings that libc
-    /// reads once, before `main`.
-    fn environment(_spec: &Self::Spec) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-    /// Prepares the subject, in the worker's process.
-    fn prepare(spec: Self::Spec) -> Result<(Self, Self::Ready)>;
-    /// Answers one request, in the worker's process.
-    fn answer(&mut self, ask: Self::Ask) -> Result<Self::Reply>;
+	/// Environment variables the worker's process is started with, on top of the coordinator's: for settings that libc
+	/// reads once, before `main`.
+	fn environment(_spec: &Self::Spec) -> Vec<(&'static str, String)> {
+		Vec::new()
+	}
+	/// Prepares the subject, in the worker's process.
+	fn prepare(spec: Self::Spec) -> Result<(Self, Self::Ready)>;
+	/// Answers one request, in the worker's process.
+	fn answer(&mut self, ask: Self::Ask) -> Result<Self::Reply>;
 }
 
 /// One line from worker to coordinator.
 #[derive(Debug, Serialize, serde::Deserialize)]
 enum Line<T> {
-    /// The answer.
-    Done(T),
-    /// Why there is none, and whether that makes all answers before worthless.
-    Failed { text: String, void: bool },
+	/// The answer.
+	Done(T),
+	/// Why there is none, and whether that makes all answers before worthless.
+	Failed { text: String, void: bool },
 }
 
 /// The error of a worker that answers another question than was asked: a defect.
 pub fn unexpected(reply: &impl std::fmt::Debug) -> BenchError {
-    crate::unable!("a worker answered another question than was asked: {reply:?}")
+	crate::unable!("a worker answered another question than was asked: {reply:?}")
 }
 
 /// ": text", or nothing for an empty text.
 pub fn quoted(text: &str) -> String {
-    let text = text.trim();
-    if text.is_empty() { String::new() } else { format!(": {text}") }
+	let text = text.trim();
+	if text.is_empty() { String::new() } else { format!(": {text}") }
 }

@@ -23,25 +23,25 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// As glibc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __register_atfork(
-    prepare: Option<Handler>,
-    parent: Option<Handler>,
-    child: Option<Handler>,
-    object: *mut c_void,
+	prepare: Option<Handler>,
+	parent: Option<Handler>,
+	child: Option<Handler>,
+	object: *mut c_void,
 ) -> c_int {
-    let found = next(&REGISTER, c"__register_atfork");
-    if found.is_null() {
-        return libc::ENOSYS;
-    }
-    if let Some(child) = child
-        && let Some(place) = IN_CHILD.get(COUNT.fetch_add(1, SeqCst))
-    {
-        place.store(child as *const () as usize, SeqCst);
-    }
-    // SAFETY: glibc's function of this name has this type, and this is the caller's own call.
-    unsafe { core::mem::transmute::<*mut c_void, Register>(found)(prepare, parent, child, object) }
+	let found = next(&REGISTER, c"__register_atfork");
+	if found.is_null() {
+		return libc::ENOSYS;
+	}
+	if let Some(child) = child
+		&& let Some(place) = IN_CHILD.get(COUNT.fetch_add(1, SeqCst))
+	{
+		place.store(child as *const () as usize, SeqCst);
+	}
+	// SAFETY: glibc's function of this name has this type, and this is the caller's own call.
+	unsafe { core::mem::transmute::<*mut c_void, Register>(found)(prepare, parent, child, object) }
 }
 
 /// The handlers that would run in a child: those that there was room for.
 pub fn in_child() -> impl Iterator<Item = usize> + Clone {
-    IN_CHILD.iter().map(|place| place.load(SeqCst)).filter(|address| *address != 0)
+	IN_CHILD.iter().map(|place| place.load(SeqCst)).filter(|address| *address != 0)
 }

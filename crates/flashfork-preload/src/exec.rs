@@ -59,14 +59,14 @@ exec!(execveat, c"execveat", EXECVEAT,
 static INIT: extern "C" fn() = init;
 
 extern "C" fn init() {
-    for (place, name) in [
-        (&EXECVE, c"execve"),
-        (&EXECV, c"execv"),
-        (&EXECVP, c"execvp"),
-        (&EXECVPE, c"execvpe"),
-        (&FEXECVE, c"fexecve"),
-        (&EXECVEAT, c"execveat"),
-    ] {
-        next(place, name);
-    }
+	for (place, name) in [
+		(&EXECVE, c"execve"),
+		(&EXECV, c"execv"),
+		(&EXECVP, c"execvp"),
+		(&EXECVPE, c"execvpe"),
+		(&FEXECVE, c"fexecve"),
+		(&EXECVEAT, c"execveat"),
+	] {
+		next(place, name);
+	}
 }

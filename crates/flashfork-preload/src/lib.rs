@@ -23,14 +23,14 @@ use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// Sets `errno` and returns -1, or returns what the call gave.
 fn answer<T>(result: Result<T, flashfork_core::Errno>, value: impl FnOnce(T) -> isize) -> isize {
-    match result {
-        Ok(v) => value(v),
-        Err(e) => {
-            // SAFETY: errno of the calling thread is always there.
-            unsafe { *libc::__errno_location() = e.into_raw() };
-            -1
-        }
-    }
+	match result {
+		Ok(v) => value(v),
+		Err(e) => {
+			// SAFETY: errno of the calling thread is always there.
+			unsafe { *libc::__errno_location() = e.into_raw() };
+			-1
+		}
+	}
 }
 
 /// libc's `clock_gettime`: a program may have another function of that name.
@@ -42,26 +42,26 @@ static CLOCK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static INIT: extern "C" fn() = init;
 
 extern "C" fn init() {
-    forks::next(&CLOCK, c"clock_gettime");
+	forks::next(&CLOCK, c"clock_gettime");
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds, from libc: no system call on common hosts.
 fn clock() -> u64 {
-    type Gettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
-    let found = CLOCK.load(Relaxed);
-    if found.is_null() {
-        return 0;
-    }
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: libc's function has this type. It writes one struct timespec to a local, and can't fail with a valid
-    // clock.
-    unsafe { core::mem::transmute::<*mut c_void, Gettime>(found)(libc::CLOCK_MONOTONIC, &raw mut t) };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+	type Gettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
+	let found = CLOCK.load(Relaxed);
+	if found.is_null() {
+		return 0;
+	}
+	let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+	// SAFETY: libc's function has this type. It writes one struct timespec to a local, and can't fail with a valid
+	// clock.
+	unsafe { core::mem::transmute::<*mut c_void, Gettime>(found)(libc::CLOCK_MONOTONIC, &raw mut t) };
+	t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
-    // Not reached by design: the core has no panicking path on purpose. Ending the process beats going on unsure.
-    // SAFETY: abort is always allowed.
-    unsafe { libc::abort() }
+	// Not reached by design: the core has no panicking path on purpose. Ending the process beats going on unsure.
+	// SAFETY: abort is always allowed.
+	unsafe { libc::abort() }
 }

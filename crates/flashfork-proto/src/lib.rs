@@ -25,19 +25,19 @@ pub type Generation = [u8; 16];
 /// `generation` as 32 hexadecimal digits, as names, logs and hooks show it.
 #[must_use]
 pub fn generation_hex(generation: &Generation) -> String {
-    generation.iter().map(|byte| format!("{byte:02x}")).collect()
+	generation.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What somebody else says, for a terminal, on one line: control characters are spelt out.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+	text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn a_terminal_is_told_nothing_by_a_guest() {
-        assert_eq!(super::printable("a\x1b[2Jé\n\u{9b}"), "a\\u{1b}[2Jé\\n\\u{9b}");
-    }
+	#[test]
+	fn a_terminal_is_told_nothing_by_a_guest() {
+		assert_eq!(super::printable("a\x1b[2Jé\n\u{9b}"), "a\\u{1b}[2Jé\\n\\u{9b}");
+	}
 }

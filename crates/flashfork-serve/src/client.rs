@@ -17,190 +17,190 @@ use std::process::ExitCode;
 /// Where the server is.
 #[derive(clap::Args)]
 pub struct Endpoint {
-    /// Address of the server
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9001", env = "FLASHFORK_ENDPOINT")]
-    endpoint: String,
+	/// Address of the server
+	#[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9001", env = "FLASHFORK_ENDPOINT")]
+	endpoint: String,
 }
 
 /// Deploy a function: a directory or a zip file with Python code
 #[derive(clap::Args)]
 #[command(after_help = "Example: flashfork deploy hello/ --handler app.handler --env STAGE=test --secret TOKEN=abc")]
 pub struct DeployArgs {
-    /// Directory, or zip file
-    path: PathBuf,
-    /// Its name; that of the directory or file unless given
-    #[arg(long)]
-    name: Option<String>,
-    /// Module and function that calls go to
-    #[arg(long, value_name = "MODULE.FUNCTION", default_value = "lambda_function.lambda_handler")]
-    handler: String,
-    /// Seconds that a call may take
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=900))]
-    timeout: u64,
-    /// Megabytes that a process of a call may have beside what is warmed
-    #[arg(long, default_value_t = 512)]
-    memory: u64,
-    /// Variable of the environment
-    #[arg(long, value_name = "NAME=VALUE")]
-    env: Vec<String>,
-    /// Variable that calls have and the template doesn't; without a value it is this environment's
-    #[arg(long, value_name = "NAME[=VALUE]")]
-    secret: Vec<String>,
-    #[command(flatten)]
-    endpoint: Endpoint,
+	/// Directory, or zip file
+	path: PathBuf,
+	/// Its name; that of the directory or file unless given
+	#[arg(long)]
+	name: Option<String>,
+	/// Module and function that calls go to
+	#[arg(long, value_name = "MODULE.FUNCTION", default_value = "lambda_function.lambda_handler")]
+	handler: String,
+	/// Seconds that a call may take
+	#[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=900))]
+	timeout: u64,
+	/// Megabytes that a process of a call may have beside what is warmed
+	#[arg(long, default_value_t = 512)]
+	memory: u64,
+	/// Variable of the environment
+	#[arg(long, value_name = "NAME=VALUE")]
+	env: Vec<String>,
+	/// Variable that calls have and the template doesn't; without a value it is this environment's
+	#[arg(long, value_name = "NAME[=VALUE]")]
+	secret: Vec<String>,
+	#[command(flatten)]
+	endpoint: Endpoint,
 }
 
 /// Call a function, and print its answer
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example: flashfork invoke hello '{\"name\": \"you\"}'\n\nExit code: 0 answered, 1 the function or the request has failed"
+	after_help = "Example: flashfork invoke hello '{\"name\": \"you\"}'\n\nExit code: 0 answered, 1 the function or the request has failed"
 )]
 pub struct InvokeArgs {
-    /// The function
-    name: String,
-    /// What it is called with, as JSON
-    #[arg(default_value = "{}")]
-    payload: String,
-    /// Print the end of the call's log on standard error
-    #[arg(long)]
-    log: bool,
-    /// Don't wait: print the event's id
-    #[arg(long, conflicts_with = "log")]
-    event: bool,
-    /// Print what has come of this event, in place of a call
-    #[arg(long, value_name = "ID", conflicts_with_all = ["log", "event", "payload"])]
-    result: Option<String>,
-    #[command(flatten)]
-    endpoint: Endpoint,
+	/// The function
+	name: String,
+	/// What it is called with, as JSON
+	#[arg(default_value = "{}")]
+	payload: String,
+	/// Print the end of the call's log on standard error
+	#[arg(long)]
+	log: bool,
+	/// Don't wait: print the event's id
+	#[arg(long, conflicts_with = "log")]
+	event: bool,
+	/// Print what has come of this event, in place of a call
+	#[arg(long, value_name = "ID", conflicts_with_all = ["log", "event", "payload"])]
+	result: Option<String>,
+	#[command(flatten)]
+	endpoint: Endpoint,
 }
 
 #[derive(clap::Args)]
 pub struct FunctionArgs {
-    /// The function
-    name: String,
-    #[command(flatten)]
-    endpoint: Endpoint,
+	/// The function
+	name: String,
+	#[command(flatten)]
+	endpoint: Endpoint,
 }
 
 const FUNCTIONS: &str = "/2015-03-31/functions";
 
 /// The path of a function, of which a server would not know another one by this name.
 fn function(name: &str, rest: &str) -> Result<String, CliError> {
-    crate::store::name(name).map_err(|e| CliError::Unable(e.why))?;
-    Ok(format!("{FUNCTIONS}/{name}{rest}"))
+	crate::store::name(name).map_err(|e| CliError::Unable(e.why))?;
+	Ok(format!("{FUNCTIONS}/{name}{rest}"))
 }
 
 impl Endpoint {
-    fn ask(&self, request: Builder, body: impl Into<Body>) -> Result<Response<Bytes>, CliError> {
-        let asked: Result<_, Box<dyn std::error::Error>> = (|| {
-            let request = request.header("host", &self.endpoint).body(body.into())?;
-            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-                let stream = tokio::net::TcpStream::connect(&self.endpoint).await?;
-                stream.set_nodelay(true)?;
-                let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-                tokio::spawn(connection);
-                let (parts, body) = sender.send_request(request).await?.into_parts();
-                Ok(Response::from_parts(parts, to_bytes(Body::new(body), usize::MAX).await?))
-            })
-        })();
-        let response = asked.map_err(|e| {
-            CliError::Unable(format!("can't ask {}: {e}; start it with `flashfork serve`", self.endpoint))
-        })?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let why = serde_json::from_slice::<Value>(response.body()).unwrap_or_default();
-        let why = why["Message"].as_str().map(str::to_owned);
-        Err(CliError::Unable(why.unwrap_or_else(|| format!("{} says {}", self.endpoint, response.status()))))
-    }
+	fn ask(&self, request: Builder, body: impl Into<Body>) -> Result<Response<Bytes>, CliError> {
+		let asked: Result<_, Box<dyn std::error::Error>> = (|| {
+			let request = request.header("host", &self.endpoint).body(body.into())?;
+			tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+				let stream = tokio::net::TcpStream::connect(&self.endpoint).await?;
+				stream.set_nodelay(true)?;
+				let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+				tokio::spawn(connection);
+				let (parts, body) = sender.send_request(request).await?.into_parts();
+				Ok(Response::from_parts(parts, to_bytes(Body::new(body), usize::MAX).await?))
+			})
+		})();
+		let response = asked.map_err(|e| {
+			CliError::Unable(format!("can't ask {}: {e}; start it with `flashfork serve`", self.endpoint))
+		})?;
+		if response.status().is_success() {
+			return Ok(response);
+		}
+		let why = serde_json::from_slice::<Value>(response.body()).unwrap_or_default();
+		let why = why["Message"].as_str().map(str::to_owned);
+		Err(CliError::Unable(why.unwrap_or_else(|| format!("{} says {}", self.endpoint, response.status()))))
+	}
 }
 
 fn print(bytes: &[u8]) -> Result<ExitCode, CliError> {
-    let mut out = std::io::stdout();
-    let done = out.write_all(bytes).and_then(|()| if bytes.ends_with(b"\n") { Ok(()) } else { out.write_all(b"\n") });
-    done.map_err(CliError::file("write", "standard output"))?;
-    Ok(ExitCode::SUCCESS)
+	let mut out = std::io::stdout();
+	let done = out.write_all(bytes).and_then(|()| if bytes.ends_with(b"\n") { Ok(()) } else { out.write_all(b"\n") });
+	done.map_err(CliError::file("write", "standard output"))?;
+	Ok(ExitCode::SUCCESS)
 }
 
 impl DeployArgs {
-    /// Packs a directory, and has the server warm it.
-    pub fn main(&self) -> Result<ExitCode, CliError> {
-        let file = |what| CliError::file(what, &self.path);
-        let path = self.path.canonicalize().map_err(file("find"))?;
-        let package = if path.is_dir() {
-            pack(&path).map_err(file("pack"))?
-        } else {
-            std::fs::read(&path).map_err(file("read"))?
-        };
-        let own = path.file_stem().unwrap_or_default().to_string_lossy();
-        let name = self.name.as_deref().unwrap_or(&own);
-        crate::store::name(name).map_err(|e| CliError::Unable(format!("{}; name it with --name", e.why)))?;
-        let mut secrets = BTreeMap::new();
-        for secret in &self.secret {
-            let own = || std::env::var(secret).map_err(|e| CliError::Unable(format!("{secret}: {e}")));
-            match secret.split_once('=') {
-                Some((name, value)) => secrets.insert(name, value.to_owned()),
-                None => secrets.insert(secret, own()?),
-            };
-        }
-        let variables: Option<BTreeMap<_, _>> = self.env.iter().map(|text| text.split_once('=')).collect();
-        let variables = variables.ok_or_else(|| CliError::Unable("--env takes NAME=VALUE".into()))?;
-        let asked = json!({
-            "FunctionName": name, "Handler": self.handler, "Timeout": self.timeout, "MemorySize": self.memory,
-            "Environment": { "Variables": variables }, "Secrets": secrets, "Code": { "ZipFile": BASE64.encode(package) },
-        });
-        self.endpoint.ask(Request::post(FUNCTIONS), asked.to_string())?;
-        output::say(&format!("{name} is warm"))?;
-        Ok(ExitCode::SUCCESS)
-    }
+	/// Packs a directory, and has the server warm it.
+	pub fn main(&self) -> Result<ExitCode, CliError> {
+		let file = |what| CliError::file(what, &self.path);
+		let path = self.path.canonicalize().map_err(file("find"))?;
+		let package = if path.is_dir() {
+			pack(&path).map_err(file("pack"))?
+		} else {
+			std::fs::read(&path).map_err(file("read"))?
+		};
+		let own = path.file_stem().unwrap_or_default().to_string_lossy();
+		let name = self.name.as_deref().unwrap_or(&own);
+		crate::store::name(name).map_err(|e| CliError::Unable(format!("{}; name it with --name", e.why)))?;
+		let mut secrets = BTreeMap::new();
+		for secret in &self.secret {
+			let own = || std::env::var(secret).map_err(|e| CliError::Unable(format!("{secret}: {e}")));
+			match secret.split_once('=') {
+				Some((name, value)) => secrets.insert(name, value.to_owned()),
+				None => secrets.insert(secret, own()?),
+			};
+		}
+		let variables: Option<BTreeMap<_, _>> = self.env.iter().map(|text| text.split_once('=')).collect();
+		let variables = variables.ok_or_else(|| CliError::Unable("--env takes NAME=VALUE".into()))?;
+		let asked = json!({
+			"FunctionName": name, "Handler": self.handler, "Timeout": self.timeout, "MemorySize": self.memory,
+			"Environment": { "Variables": variables }, "Secrets": secrets, "Code": { "ZipFile": BASE64.encode(package) },
+		});
+		self.endpoint.ask(Request::post(FUNCTIONS), asked.to_string())?;
+		output::say(&format!("{name} is warm"))?;
+		Ok(ExitCode::SUCCESS)
+	}
 }
 
 impl InvokeArgs {
-    /// Calls, and says so if the function has failed.
-    pub fn main(&self) -> Result<ExitCode, CliError> {
-        if let Some(id) = &self.result {
-            if !id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
-                return Err(CliError::Unable(format!("{id} is no id of an event")));
-            }
-            let path = function(&self.name, &format!("/events/{id}"))?;
-            return print(self.endpoint.ask(Request::get(path), Body::empty())?.body());
-        }
-        let request = Request::post(function(&self.name, "/invocations")?)
-            .header("x-amz-invocation-type", if self.event { "Event" } else { "RequestResponse" })
-            .header("x-amz-log-type", if self.log { "Tail" } else { "None" });
-        let response = self.endpoint.ask(request, self.payload.clone())?;
-        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-        if let Some(log) = header("x-amz-log-result").and_then(|text| BASE64.decode(text).ok()) {
-            std::io::stderr().write_all(&log).map_err(CliError::file("write", "standard error"))?;
-        }
-        print(if self.event { header("x-amzn-requestid").unwrap_or_default().as_bytes() } else { response.body() })?;
-        Ok(ExitCode::from(u8::from(header("x-amz-function-error").is_some())))
-    }
+	/// Calls, and says so if the function has failed.
+	pub fn main(&self) -> Result<ExitCode, CliError> {
+		if let Some(id) = &self.result {
+			if !id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
+				return Err(CliError::Unable(format!("{id} is no id of an event")));
+			}
+			let path = function(&self.name, &format!("/events/{id}"))?;
+			return print(self.endpoint.ask(Request::get(path), Body::empty())?.body());
+		}
+		let request = Request::post(function(&self.name, "/invocations")?)
+			.header("x-amz-invocation-type", if self.event { "Event" } else { "RequestResponse" })
+			.header("x-amz-log-type", if self.log { "Tail" } else { "None" });
+		let response = self.endpoint.ask(request, self.payload.clone())?;
+		let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+		if let Some(log) = header("x-amz-log-result").and_then(|text| BASE64.decode(text).ok()) {
+			std::io::stderr().write_all(&log).map_err(CliError::file("write", "standard error"))?;
+		}
+		print(if self.event { header("x-amzn-requestid").unwrap_or_default().as_bytes() } else { response.body() })?;
+		Ok(ExitCode::from(u8::from(header("x-amz-function-error").is_some())))
+	}
 }
 
 impl FunctionArgs {
-    /// Prints what it has printed.
-    pub fn logs(&self) -> Result<ExitCode, CliError> {
-        print(self.endpoint.ask(Request::get(function(&self.name, "/logs")?), Body::empty())?.body())
-    }
+	/// Prints what it has printed.
+	pub fn logs(&self) -> Result<ExitCode, CliError> {
+		print(self.endpoint.ask(Request::get(function(&self.name, "/logs")?), Body::empty())?.body())
+	}
 
-    /// Removes it.
-    pub fn undeploy(&self) -> Result<ExitCode, CliError> {
-        self.endpoint.ask(Request::delete(function(&self.name, "")?), Body::empty())?;
-        Ok(ExitCode::SUCCESS)
-    }
+	/// Removes it.
+	pub fn undeploy(&self) -> Result<ExitCode, CliError> {
+		self.endpoint.ask(Request::delete(function(&self.name, "")?), Body::empty())?;
+		Ok(ExitCode::SUCCESS)
+	}
 }
 
 impl Endpoint {
-    /// Prints all functions, one a line.
-    pub fn functions(&self) -> Result<ExitCode, CliError> {
-        let response = self.ask(Request::get(FUNCTIONS), Body::empty())?;
-        let all: Value = serde_json::from_slice(response.body()).map_err(|e| CliError::Unable(e.to_string()))?;
-        for function in all["Functions"].as_array().into_iter().flatten() {
-            let text = |name: &str| function[name].as_str().unwrap_or_default();
-            let (name, handler) = (text("FunctionName"), text("Handler"));
-            output::say(&format!("{name}  {handler}  {} s  {} MB", function["Timeout"], function["MemorySize"]))?;
-        }
-        Ok(ExitCode::SUCCESS)
-    }
+	/// Prints all functions, one a line.
+	pub fn functions(&self) -> Result<ExitCode, CliError> {
+		let response = self.ask(Request::get(FUNCTIONS), Body::empty())?;
+		let all: Value = serde_json::from_slice(response.body()).map_err(|e| CliError::Unable(e.to_string()))?;
+		for function in all["Functions"].as_array().into_iter().flatten() {
+			let text = |name: &str| function[name].as_str().unwrap_or_default();
+			let (name, handler) = (text("FunctionName"), text("Handler"));
+			output::say(&format!("{name}  {handler}  {} s  {} MB", function["Timeout"], function["MemorySize"]))?;
+		}
+		Ok(ExitCode::SUCCESS)
+	}
 }

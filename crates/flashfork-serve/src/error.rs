@@ -10,9 +10,9 @@ use std::fmt::Display;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{kind}: {why}")]
 pub struct ApiError {
-    pub status: StatusCode,
-    pub kind: &'static str,
-    pub why: String,
+	pub status: StatusCode,
+	pub kind: &'static str,
+	pub why: String,
 }
 
 /// What a request may come to.
@@ -30,31 +30,31 @@ macro_rules! errors {
 }
 
 errors! {
-    invalid: BAD_REQUEST, "InvalidParameterValueException";
-    bad_content: BAD_REQUEST, "InvalidRequestContentException";
-    denied: FORBIDDEN, "AccessDeniedException";
-    not_found: NOT_FOUND, "ResourceNotFoundException";
-    slow: REQUEST_TIMEOUT, "RequestTimeoutException";
-    too_large: PAYLOAD_TOO_LARGE, "RequestTooLargeException";
-    too_many: TOO_MANY_REQUESTS, "TooManyRequestsException";
-    service: INTERNAL_SERVER_ERROR, "ServiceException";
-    not_ready: BAD_GATEWAY, "ResourceNotReadyException";
+	invalid: BAD_REQUEST, "InvalidParameterValueException";
+	bad_content: BAD_REQUEST, "InvalidRequestContentException";
+	denied: FORBIDDEN, "AccessDeniedException";
+	not_found: NOT_FOUND, "ResourceNotFoundException";
+	slow: REQUEST_TIMEOUT, "RequestTimeoutException";
+	too_large: PAYLOAD_TOO_LARGE, "RequestTooLargeException";
+	too_many: TOO_MANY_REQUESTS, "TooManyRequestsException";
+	service: INTERNAL_SERVER_ERROR, "ServiceException";
+	not_ready: BAD_GATEWAY, "ResourceNotReadyException";
 }
 
 impl From<std::io::Error> for ApiError {
-    fn from(e: std::io::Error) -> ApiError {
-        ApiError::service(e)
-    }
+	fn from(e: std::io::Error) -> ApiError {
+		ApiError::service(e)
+	}
 }
 
 impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let fault = if self.status.is_server_error() { "Service" } else { "User" };
-        let body = Json(json!({ "Type": fault, "Message": self.why, "message": self.why }));
-        let mut response = (self.status, [("x-amzn-errortype", self.kind)], body).into_response();
-        if self.status == StatusCode::TOO_MANY_REQUESTS {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        }
-        response
-    }
+	fn into_response(self) -> Response {
+		let fault = if self.status.is_server_error() { "Service" } else { "User" };
+		let body = Json(json!({ "Type": fault, "Message": self.why, "message": self.why }));
+		let mut response = (self.status, [("x-amzn-errortype", self.kind)], body).into_response();
+		if self.status == StatusCode::TOO_MANY_REQUESTS {
+			response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+		}
+		response
+	}
 }

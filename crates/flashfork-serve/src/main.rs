@@ -22,67 +22,67 @@ const WARDEN: &str = "warden of a function";
 
 /// No panic leaves half of anything behind a lock.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+	mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tells whoever runs the server, in a line on standard error.
 fn note(text: String) {
-    output::complain(&CliError::Unable(text));
+	output::complain(&CliError::Unable(text));
 }
 
 /// The command `flashfork`, as far as it is this program.
 #[derive(Parser)]
 #[command(name = "flashfork", bin_name = "flashfork", version, propagate_version = true)]
 struct Args {
-    #[command(subcommand)]
-    command: Command,
+	#[command(subcommand)]
+	command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    Serve(serve::ServeArgs),
-    Deploy(client::DeployArgs),
-    Invoke(client::InvokeArgs),
-    /// Print what a function has printed lately
-    #[command(after_help = "Example: flashfork logs hello")]
-    Logs(client::FunctionArgs),
-    /// List the functions
-    #[command(after_help = "Example: flashfork functions")]
-    Functions(client::Endpoint),
-    /// Remove a function
-    #[command(after_help = "Example: flashfork undeploy hello")]
-    Undeploy(client::FunctionArgs),
-    Man(ManArgs),
+	Serve(serve::ServeArgs),
+	Deploy(client::DeployArgs),
+	Invoke(client::InvokeArgs),
+	/// Print what a function has printed lately
+	#[command(after_help = "Example: flashfork logs hello")]
+	Logs(client::FunctionArgs),
+	/// List the functions
+	#[command(after_help = "Example: flashfork functions")]
+	Functions(client::Endpoint),
+	/// Remove a function
+	#[command(after_help = "Example: flashfork undeploy hello")]
+	Undeploy(client::FunctionArgs),
+	Man(ManArgs),
 }
 
 /// Write the man pages of these commands into a directory, for `flashfork man`
 #[derive(clap::Args)]
 #[command(hide = true)]
 struct ManArgs {
-    /// The directory
-    dir: PathBuf,
+	/// The directory
+	dir: PathBuf,
 }
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|first| first == WARDEN) {
-        warden::main();
-        return ExitCode::SUCCESS;
-    }
-    output::end_with_the_pipe();
-    help::complete(Args::command);
-    output::end(match Args::parse().command {
-        Command::Serve(args) => args.main(),
-        Command::Deploy(args) => args.main(),
-        Command::Invoke(args) => args.main(),
-        Command::Logs(args) => args.logs(),
-        Command::Functions(args) => args.functions(),
-        Command::Undeploy(args) => args.undeploy(),
-        Command::Man(args) => {
-            let mut all = Args::command().disable_help_subcommand(true);
-            all.build();
-            let mut own = all.get_subcommands().filter(|command| !command.is_hide_set());
-            own.try_for_each(|command| help::man_pages(command, Some(help::COMMAND), &[], &args.dir, &|_, _| ()))
-                .map(|()| ExitCode::SUCCESS)
-        }
-    })
+	if std::env::args_os().nth(1).is_some_and(|first| first == WARDEN) {
+		warden::main();
+		return ExitCode::SUCCESS;
+	}
+	output::end_with_the_pipe();
+	help::complete(Args::command);
+	output::end(match Args::parse().command {
+		Command::Serve(args) => args.main(),
+		Command::Deploy(args) => args.main(),
+		Command::Invoke(args) => args.main(),
+		Command::Logs(args) => args.logs(),
+		Command::Functions(args) => args.functions(),
+		Command::Undeploy(args) => args.undeploy(),
+		Command::Man(args) => {
+			let mut all = Args::command().disable_help_subcommand(true);
+			all.build();
+			let mut own = all.get_subcommands().filter(|command| !command.is_hide_set());
+			own.try_for_each(|command| help::man_pages(command, Some(help::COMMAND), &[], &args.dir, &|_, _| ()))
+				.map(|()| ExitCode::SUCCESS)
+		}
+	})
 }

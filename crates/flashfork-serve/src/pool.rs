@@ -35,309 +35,309 @@ const MOST_PROCESSES: u64 = 256;
 
 /// What all functions share.
 pub struct Pool {
-    pub state: PathBuf,
-    pub python: PathBuf,
-    pub shim: PathBuf,
-    /// Calls that may run at a time.
-    pub slots: Arc<Semaphore>,
-    /// Callers that may wait for that.
-    pub queue: Semaphore,
-    pub made: AtomicU64,
+	pub state: PathBuf,
+	pub python: PathBuf,
+	pub shim: PathBuf,
+	/// Calls that may run at a time.
+	pub slots: Arc<Semaphore>,
+	/// Callers that may wait for that.
+	pub queue: Semaphore,
+	pub made: AtomicU64,
 }
 
 /// A function that can be called.
 pub struct Function {
-    pub config: Config,
-    template: AsyncMutex<Option<Arc<Warm>>>,
-    log: Arc<Mutex<VecDeque<u8>>>,
+	pub config: Config,
+	template: AsyncMutex<Option<Arc<Warm>>>,
+	log: Arc<Mutex<VecDeque<u8>>>,
 }
 
 /// A template, while its warden lives.
 pub struct Warm {
-    names: Directory,
-    data: u64,
-    _warden: tokio::process::Child,
-    _line: tokio::process::ChildStdin,
+	names: Directory,
+	data: u64,
+	_warden: tokio::process::Child,
+	_line: tokio::process::ChildStdin,
 }
 
 /// What a call has come to.
 pub struct Outcome {
-    pub payload: Bytes,
-    /// Whether the function has failed.
-    pub failed: bool,
-    /// The end of its log.
-    pub tail: Vec<u8>,
+	pub payload: Bytes,
+	/// Whether the function has failed.
+	pub failed: bool,
+	/// The end of its log.
+	pub tail: Vec<u8>,
 }
 
 /// A random number, as a UUID is written.
 pub fn uuid() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/uuid").expect("the kernel has random numbers");
-    text.trim_end().to_owned()
+	let text = std::fs::read_to_string("/proc/sys/kernel/random/uuid").expect("the kernel has random numbers");
+	text.trim_end().to_owned()
 }
 
 impl Function {
-    pub fn new(config: Config) -> Function {
-        Function { config, template: AsyncMutex::default(), log: Arc::default() }
-    }
+	pub fn new(config: Config) -> Function {
+		Function { config, template: AsyncMutex::default(), log: Arc::default() }
+	}
 
-    pub fn log(&self) -> Vec<u8> {
-        locked(&self.log).iter().copied().collect()
-    }
+	pub fn log(&self) -> Vec<u8> {
+		locked(&self.log).iter().copied().collect()
+	}
 
-    /// The template, made first if there is none.
-    pub async fn warm(&self, pool: &Pool) -> Result<Arc<Warm>> {
-        let mut place = self.template.lock().await;
-        if let Some(warm) = &*place {
-            return Ok(warm.clone());
-        }
-        let started = Instant::now();
-        let warm = timeout(TO_WARM, self.start(pool)).await;
-        let warm = warm.unwrap_or_else(|_| Err(ApiError::not_ready("the function is not warm after 120 seconds")))?;
-        crate::note(format!("{} is warm after {} ms", self.config.function_name, started.elapsed().as_millis()));
-        Ok(place.insert(Arc::new(warm)).clone())
-    }
+	/// The template, made first if there is none.
+	pub async fn warm(&self, pool: &Pool) -> Result<Arc<Warm>> {
+		let mut place = self.template.lock().await;
+		if let Some(warm) = &*place {
+			return Ok(warm.clone());
+		}
+		let started = Instant::now();
+		let warm = timeout(TO_WARM, self.start(pool)).await;
+		let warm = warm.unwrap_or_else(|_| Err(ApiError::not_ready("the function is not warm after 120 seconds")))?;
+		crate::note(format!("{} is warm after {} ms", self.config.function_name, started.elapsed().as_millis()));
+		Ok(place.insert(Arc::new(warm)).clone())
+	}
 
-    async fn start(&self, pool: &Pool) -> Result<Warm> {
-        let names = warden::names(&pool.state).join(pool.made.fetch_add(1, Relaxed).to_string());
-        let names = Directory::open(names).map_err(ApiError::service)?;
-        let mut config = self.config.clone();
-        config.secrets.clear();
-        let order = Order {
-            state: pool.state.clone(),
-            names: names.path().to_owned(),
-            code: config.code(&pool.state),
-            python: pool.python.clone(),
-            shim: pool.shim.clone(),
-            config,
-        };
-        let mut warden = tokio::process::Command::new("/proc/self/exe")
-            .arg(crate::WARDEN)
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let streams = (warden.stdin.take(), warden.stdout.take(), warden.stderr.take());
-        let (Some(mut line), Some(told), Some(mut errors)) = streams else {
-            return Err(ApiError::service("a warden without streams"));
-        };
-        let log = self.log.clone();
-        tokio::spawn(async move {
-            let mut bytes = vec![0; 4096];
-            while let Ok(count @ 1..) = errors.read(&mut bytes).await {
-                append(&log, &bytes[..count]);
-            }
-        });
-        let mut text = serde_json::to_vec(&order).map_err(ApiError::service)?;
-        text.push(b'\n');
-        line.write_all(&text).await?;
-        let mut answer = String::new();
-        BufReader::new(told).read_line(&mut answer).await?;
-        let told = serde_json::from_str(&answer).unwrap_or_else(|_| Told::Err("its warden has ended".into()));
-        let data = told.map_err(|why| ApiError::not_ready(format!("the function can't be warmed: {why}")))?;
-        Ok(Warm { names, data, _warden: warden, _line: line })
-    }
+	async fn start(&self, pool: &Pool) -> Result<Warm> {
+		let names = warden::names(&pool.state).join(pool.made.fetch_add(1, Relaxed).to_string());
+		let names = Directory::open(names).map_err(ApiError::service)?;
+		let mut config = self.config.clone();
+		config.secrets.clear();
+		let order = Order {
+			state: pool.state.clone(),
+			names: names.path().to_owned(),
+			code: config.code(&pool.state),
+			python: pool.python.clone(),
+			shim: pool.shim.clone(),
+			config,
+		};
+		let mut warden = tokio::process::Command::new("/proc/self/exe")
+			.arg(crate::WARDEN)
+			.env_clear()
+			.stdin(Stdio::piped())
+			.stdout(Stdio::piped())
+			.stderr(Stdio::piped())
+			.kill_on_drop(true)
+			.spawn()?;
+		let streams = (warden.stdin.take(), warden.stdout.take(), warden.stderr.take());
+		let (Some(mut line), Some(told), Some(mut errors)) = streams else {
+			return Err(ApiError::service("a warden without streams"));
+		};
+		let log = self.log.clone();
+		tokio::spawn(async move {
+			let mut bytes = vec![0; 4096];
+			while let Ok(count @ 1..) = errors.read(&mut bytes).await {
+				append(&log, &bytes[..count]);
+			}
+		});
+		let mut text = serde_json::to_vec(&order).map_err(ApiError::service)?;
+		text.push(b'\n');
+		line.write_all(&text).await?;
+		let mut answer = String::new();
+		BufReader::new(told).read_line(&mut answer).await?;
+		let told = serde_json::from_str(&answer).unwrap_or_else(|_| Told::Err("its warden has ended".into()));
+		let data = told.map_err(|why| ApiError::not_ready(format!("the function can't be warmed: {why}")))?;
+		Ok(Warm { names, data, _warden: warden, _line: line })
+	}
 
-    /// Calls it. Dropped, the call ends with all that it has started.
-    pub async fn call(
-        self: &Arc<Self>,
-        pool: &Arc<Pool>,
-        slot: OwnedSemaphorePermit,
-        id: String,
-        payload: Bytes,
-        client_context: Option<HeaderValue>,
-    ) -> Result<Outcome> {
-        let limit = Duration::from_secs(self.config.timeout);
-        let (ours, theirs) = pair()?;
-        let (reader, writer) = std::io::pipe()?;
-        let mut log = Log { reader: Receiver::from_owned_fd(reader.into())?, bytes: Vec::new() };
-        let theirs = Arc::new([OwnedFd::from(theirs), OwnedFd::from(writer)]);
-        let mut tried = 0;
-        let process = loop {
-            let warm = self.warm(pool).await?;
-            let (function, pool, of, streams) = (self.clone(), pool.clone(), warm.clone(), theirs.clone());
-            let made = tokio::task::spawn_blocking(move || function.clone_of(&pool, &of, &streams)).await;
-            match made.map_err(ApiError::service)? {
-                Ok(process) => break process,
-                Err(TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_)) if tried < 3 => {
-                    tried += 1;
-                    let mut place = self.template.lock().await;
-                    // Somebody else may have made it anew.
-                    if place.as_ref().is_some_and(|now| Arc::ptr_eq(now, &warm)) {
-                        *place = None;
-                    }
-                }
-                Err(e) => return Err(ApiError::service(e)),
-            }
-        };
-        drop(theirs);
-        let line = process.as_fd().try_clone_to_owned()?;
-        // SAFETY: the descriptor is open until it is dropped here, after it was taken from the loop.
-        let ended = unsafe { AsyncFd::register(line) }.map_err(std::io::Error::from)?;
-        let begun = Instant::now();
-        let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let arn = arn(&self.config.function_name);
-        let call = Call { id: id.clone(), invocation: uuid(), arn, deadline, client_context, payload };
-        let (sender, mut answer) = oneshot::channel();
-        ours.set_nonblocking(true)?;
-        let mut served = Box::pin(runtime::serve(tokio::net::TcpStream::from_std(ours)?, call, sender));
-        let (mut is_served, mut is_logged, mut is_let_go) = (false, false, false);
-        let came = loop {
-            tokio::select! {
-                biased;
-                came = &mut answer, if !is_let_go => match came {
-                    Ok(answer) => break Ok(answer),
-                    // It speaks with nobody any more, and may go on until its end, or the limit.
-                    Err(_) => is_let_go = true,
-                },
-                () = &mut served, if !is_served => is_served = true,
-                more = log.read(), if !is_logged => is_logged = !more,
-                ready = ended.readable() => match process.try_wait() {
-                    Ok(None) => ready?.clear_ready(),
-                    Ok(Some(status)) => {
-                        // What it has said before its end counts; it may have handed the connection on.
-                        if !is_served {
-                            let _ = timeout(Duration::from_secs(1), served.as_mut()).await;
-                        }
-                        break answer.try_recv().map_err(|_| exited(&id, status));
-                    }
-                    Err(_) => break Err(exited(&id, ExitStatusExt::from_raw(libc::SIGKILL))),
-                },
-                () = sleep_until((begun + limit).into()) => {
-                    let text = format!("{id} Task timed out after {:.2} seconds", limit.as_secs_f64());
-                    break Err(("Sandbox.Timedout", text));
-                }
-            }
-        };
-        while matches!(log.take(), Ok(1..)) {}
-        // Nobody waits for its end, but no other call takes its place before.
-        let end = async move {
-            let _slot = slot;
-            let _ = process.kill();
-            while let Ok(mut ready) = ended.readable().await {
-                if !matches!(process.try_wait(), Ok(None)) {
-                    return;
-                }
-                ready.clear_ready();
-            }
-        };
-        tokio::spawn(end);
-        drop(served);
-        let (payload, failed) = match came {
-            Ok(Answer::Done(payload)) => (payload, false),
-            Ok(Answer::Failed(payload)) => (payload, true),
-            Ok(Answer::TooLarge) => {
-                let why = format!("RequestId: {id} Error: the answer is larger than {} bytes", runtime::MOST);
-                (error("Function.ResponseSizeTooLarge", &why), true)
-            }
-            Err((kind, why)) => (error(kind, &why), true),
-        };
-        let tail = self.keep_log(&id, begun.elapsed(), log.bytes);
-        Ok(Outcome { payload, failed, tail })
-    }
+	/// Calls it. Dropped, the call ends with all that it has started.
+	pub async fn call(
+		self: &Arc<Self>,
+		pool: &Arc<Pool>,
+		slot: OwnedSemaphorePermit,
+		id: String,
+		payload: Bytes,
+		client_context: Option<HeaderValue>,
+	) -> Result<Outcome> {
+		let limit = Duration::from_secs(self.config.timeout);
+		let (ours, theirs) = pair()?;
+		let (reader, writer) = std::io::pipe()?;
+		let mut log = Log { reader: Receiver::from_owned_fd(reader.into())?, bytes: Vec::new() };
+		let theirs = Arc::new([OwnedFd::from(theirs), OwnedFd::from(writer)]);
+		let mut tried = 0;
+		let process = loop {
+			let warm = self.warm(pool).await?;
+			let (function, pool, of, streams) = (self.clone(), pool.clone(), warm.clone(), theirs.clone());
+			let made = tokio::task::spawn_blocking(move || function.clone_of(&pool, &of, &streams)).await;
+			match made.map_err(ApiError::service)? {
+				Ok(process) => break process,
+				Err(TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_)) if tried < 3 => {
+					tried += 1;
+					let mut place = self.template.lock().await;
+					// Somebody else may have made it anew.
+					if place.as_ref().is_some_and(|now| Arc::ptr_eq(now, &warm)) {
+						*place = None;
+					}
+				}
+				Err(e) => return Err(ApiError::service(e)),
+			}
+		};
+		drop(theirs);
+		let line = process.as_fd().try_clone_to_owned()?;
+		// SAFETY: the descriptor is open until it is dropped here, after it was taken from the loop.
+		let ended = unsafe { AsyncFd::register(line) }.map_err(std::io::Error::from)?;
+		let begun = Instant::now();
+		let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+		let arn = arn(&self.config.function_name);
+		let call = Call { id: id.clone(), invocation: uuid(), arn, deadline, client_context, payload };
+		let (sender, mut answer) = oneshot::channel();
+		ours.set_nonblocking(true)?;
+		let mut served = Box::pin(runtime::serve(tokio::net::TcpStream::from_std(ours)?, call, sender));
+		let (mut is_served, mut is_logged, mut is_let_go) = (false, false, false);
+		let came = loop {
+			tokio::select! {
+				biased;
+				came = &mut answer, if !is_let_go => match came {
+					Ok(answer) => break Ok(answer),
+					// It speaks with nobody any more, and may go on until its end, or the limit.
+					Err(_) => is_let_go = true,
+				},
+				() = &mut served, if !is_served => is_served = true,
+				more = log.read(), if !is_logged => is_logged = !more,
+				ready = ended.readable() => match process.try_wait() {
+					Ok(None) => ready?.clear_ready(),
+					Ok(Some(status)) => {
+						// What it has said before its end counts; it may have handed the connection on.
+						if !is_served {
+							let _ = timeout(Duration::from_secs(1), served.as_mut()).await;
+						}
+						break answer.try_recv().map_err(|_| exited(&id, status));
+					}
+					Err(_) => break Err(exited(&id, ExitStatusExt::from_raw(libc::SIGKILL))),
+				},
+				() = sleep_until((begun + limit).into()) => {
+					let text = format!("{id} Task timed out after {:.2} seconds", limit.as_secs_f64());
+					break Err(("Sandbox.Timedout", text));
+				}
+			}
+		};
+		while matches!(log.take(), Ok(1..)) {}
+		// Nobody waits for its end, but no other call takes its place before.
+		let end = async move {
+			let _slot = slot;
+			let _ = process.kill();
+			while let Ok(mut ready) = ended.readable().await {
+				if !matches!(process.try_wait(), Ok(None)) {
+					return;
+				}
+				ready.clear_ready();
+			}
+		};
+		tokio::spawn(end);
+		drop(served);
+		let (payload, failed) = match came {
+			Ok(Answer::Done(payload)) => (payload, false),
+			Ok(Answer::Failed(payload)) => (payload, true),
+			Ok(Answer::TooLarge) => {
+				let why = format!("RequestId: {id} Error: the answer is larger than {} bytes", runtime::MOST);
+				(error("Function.ResponseSizeTooLarge", &why), true)
+			}
+			Err((kind, why)) => (error(kind, &why), true),
+		};
+		let tail = self.keep_log(&id, begun.elapsed(), log.bytes);
+		Ok(Outcome { payload, failed, tail })
+	}
 
-    fn clone_of(
-        &self,
-        pool: &Pool,
-        warm: &Warm,
-        [stream, log]: &[OwnedFd; 2],
-    ) -> std::result::Result<Process, TemplateError> {
-        let data = (warm.data << 10) + (self.config.memory_size << 20);
-        let template = Template::named(&warm.names, NAME.parse().expect("it is a name"));
-        template
-            .run()
-            .envs(warden::environment(&pool.state, &self.config))
-            .envs(&self.config.secrets)
-            .current_dir("/")
-            .umask(0o022)
-            .streams([Some(stream.as_fd()), Some(log.as_fd()), Some(log.as_fd())])
-            .limit(libc::RLIMIT_DATA, data)
-            .limit(libc::RLIMIT_NPROC, MOST_PROCESSES)
-            .limit(libc::RLIMIT_CORE, 0)
-            .start()
-    }
+	fn clone_of(
+		&self,
+		pool: &Pool,
+		warm: &Warm,
+		[stream, log]: &[OwnedFd; 2],
+	) -> std::result::Result<Process, TemplateError> {
+		let data = (warm.data << 10) + (self.config.memory_size << 20);
+		let template = Template::named(&warm.names, NAME.parse().expect("it is a name"));
+		template
+			.run()
+			.envs(warden::environment(&pool.state, &self.config))
+			.envs(&self.config.secrets)
+			.current_dir("/")
+			.umask(0o022)
+			.streams([Some(stream.as_fd()), Some(log.as_fd()), Some(log.as_fd())])
+			.limit(libc::RLIMIT_DATA, data)
+			.limit(libc::RLIMIT_NPROC, MOST_PROCESSES)
+			.limit(libc::RLIMIT_CORE, 0)
+			.start()
+	}
 
-    /// Gives the end of it.
-    fn keep_log(&self, id: &str, span: Duration, said: Vec<u8>) -> Vec<u8> {
-        let mut all = format!("START RequestId: {id} Version: $LATEST\n").into_bytes();
-        all.extend(said);
-        if all.last() != Some(&b'\n') {
-            all.push(b'\n');
-        }
-        let ms = span.as_secs_f64() * 1e3;
-        all.extend(format!("END RequestId: {id}\nREPORT RequestId: {id}\tDuration: {ms:.2} ms\n").into_bytes());
-        append(&self.log, &all);
-        all.split_off(all.len().saturating_sub(TAIL))
-    }
+	/// Gives the end of it.
+	fn keep_log(&self, id: &str, span: Duration, said: Vec<u8>) -> Vec<u8> {
+		let mut all = format!("START RequestId: {id} Version: $LATEST\n").into_bytes();
+		all.extend(said);
+		if all.last() != Some(&b'\n') {
+			all.push(b'\n');
+		}
+		let ms = span.as_secs_f64() * 1e3;
+		all.extend(format!("END RequestId: {id}\nREPORT RequestId: {id}\tDuration: {ms:.2} ms\n").into_bytes());
+		append(&self.log, &all);
+		all.split_off(all.len().saturating_sub(TAIL))
+	}
 }
 
 fn append(log: &Mutex<VecDeque<u8>>, bytes: &[u8]) {
-    let mut log = locked(log);
-    log.extend(bytes);
-    let more = log.len().saturating_sub(LOG);
-    log.drain(..more);
+	let mut log = locked(log);
+	log.extend(bytes);
+	let more = log.len().saturating_sub(LOG);
+	log.drain(..more);
 }
 
 fn error(kind: &str, why: &str) -> Bytes {
-    serde_json::json!({ "errorType": kind, "errorMessage": why }).to_string().into()
+	serde_json::json!({ "errorType": kind, "errorMessage": why }).to_string().into()
 }
 
 fn exited(id: &str, status: std::process::ExitStatus) -> (&'static str, String) {
-    let how = match status.signal() {
-        Some(signal) => format!("signal: {signal}"),
-        None => format!("exit status {}", status.code().unwrap_or_default()),
-    };
-    ("Runtime.ExitError", format!("RequestId: {id} Error: Runtime exited with error: {how}"))
+	let how = match status.signal() {
+		Some(signal) => format!("signal: {signal}"),
+		None => format!("exit status {}", status.code().unwrap_or_default()),
+	};
+	("Runtime.ExitError", format!("RequestId: {id} Error: Runtime exited with error: {how}"))
 }
 
 impl Pool {
-    /// A call that may run; or too many wait already.
-    pub async fn slot(&self) -> Result<OwnedSemaphorePermit> {
-        if let Ok(slot) = self.slots.clone().try_acquire_owned() {
-            return Ok(slot);
-        }
-        let full = "all calls that may run do, and as many wait as may; try again later";
-        let _waits = self.queue.try_acquire().map_err(|_| ApiError::too_many(full))?;
-        self.slots.clone().acquire_owned().await.map_err(ApiError::service)
-    }
+	/// A call that may run; or too many wait already.
+	pub async fn slot(&self) -> Result<OwnedSemaphorePermit> {
+		if let Ok(slot) = self.slots.clone().try_acquire_owned() {
+			return Ok(slot);
+		}
+		let full = "all calls that may run do, and as many wait as may; try again later";
+		let _waits = self.queue.try_acquire().map_err(|_| ApiError::too_many(full))?;
+		self.slots.clone().acquire_owned().await.map_err(ApiError::service)
+	}
 }
 
 /// What a call prints.
 struct Log {
-    reader: Receiver,
-    bytes: Vec<u8>,
+	reader: Receiver,
+	bytes: Vec<u8>,
 }
 
 impl Log {
-    /// False at its end.
-    async fn read(&mut self) -> bool {
-        let ready = self.reader.readable().await.and_then(|()| self.take());
-        ready.map_or_else(|e| e.kind() == std::io::ErrorKind::WouldBlock, |count| count > 0)
-    }
+	/// False at its end.
+	async fn read(&mut self) -> bool {
+		let ready = self.reader.readable().await.and_then(|()| self.take());
+		ready.map_or_else(|e| e.kind() == std::io::ErrorKind::WouldBlock, |count| count > 0)
+	}
 
-    /// What there is of it now.
-    fn take(&mut self) -> std::io::Result<usize> {
-        let mut bytes = [0; 4096];
-        let count = self.reader.try_read(&mut bytes)?;
-        self.bytes.extend(&bytes[..count]);
-        let more = self.bytes.len().saturating_sub(CALL_LOG);
-        self.bytes.drain(..more);
-        Ok(count)
-    }
+	/// What there is of it now.
+	fn take(&mut self) -> std::io::Result<usize> {
+		let mut bytes = [0; 4096];
+		let count = self.reader.try_read(&mut bytes)?;
+		self.bytes.extend(&bytes[..count]);
+		let more = self.bytes.len().saturating_sub(CALL_LOG);
+		self.bytes.drain(..more);
+		Ok(count)
+	}
 }
 
 /// Two ends of a connection, both this process's: what is at either end is known. Nothing of it waits when it ends.
 fn pair() -> std::io::Result<(TcpStream, TcpStream)> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let theirs = TcpStream::connect(listener.local_addr()?)?;
-    loop {
-        let (ours, peer) = listener.accept()?;
-        if peer == theirs.local_addr()? {
-            ours.set_nodelay(true)?;
-            theirs.set_nodelay(true)?;
-            set_socket_linger(&ours, Some(Duration::ZERO))?;
-            return Ok((ours, theirs));
-        }
-    }
+	let listener = TcpListener::bind("127.0.0.1:0")?;
+	let theirs = TcpStream::connect(listener.local_addr()?)?;
+	loop {
+		let (ours, peer) = listener.accept()?;
+		if peer == theirs.local_addr()? {
+			ours.set_nodelay(true)?;
+			theirs.set_nodelay(true)?;
+			set_socket_linger(&ours, Some(Duration::ZERO))?;
+			return Ok((ours, theirs));
+		}
+	}
 }

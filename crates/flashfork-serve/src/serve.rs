@@ -26,136 +26,136 @@ Examples:
 
 The Python needs AWS's runtime client (pip install awslambdaric). Started by root it becomes another user first (--user).")]
 pub struct ServeArgs {
-    /// Loopback address to listen on
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9001")]
-    listen: SocketAddr,
-    /// Python that functions run in
-    #[arg(long, value_name = "PATH", default_value = "python3")]
-    python: PathBuf,
-    /// Directory for functions and events, not in /tmp [default: ~/.local/state/flashfork-serve; root's:
-    /// /var/lib/flashfork-serve]
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
-    /// Calls that run at a time
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    concurrency: u32,
-    /// Calls that may wait for others to end
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    queue: u32,
-    /// Seconds after which an event that has failed is tried again
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    event_retry: u64,
-    /// User to become when root starts it
-    #[arg(long, value_name = "NAME", default_value = "nobody")]
-    user: String,
+	/// Loopback address to listen on
+	#[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9001")]
+	listen: SocketAddr,
+	/// Python that functions run in
+	#[arg(long, value_name = "PATH", default_value = "python3")]
+	python: PathBuf,
+	/// Directory for functions and events, not in /tmp [default: ~/.local/state/flashfork-serve; root's:
+	/// /var/lib/flashfork-serve]
+	#[arg(long, value_name = "DIR")]
+	state: Option<PathBuf>,
+	/// Calls that run at a time
+	#[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
+	concurrency: u32,
+	/// Calls that may wait for others to end
+	#[arg(long, value_name = "N", default_value_t = 256)]
+	queue: u32,
+	/// Seconds after which an event that has failed is tried again
+	#[arg(long, value_name = "SECONDS", default_value_t = 60)]
+	event_retry: u64,
+	/// User to become when root starts it
+	#[arg(long, value_name = "NAME", default_value = "nobody")]
+	user: String,
 }
 
 impl ServeArgs {
-    /// Serves until a signal ends it.
-    pub fn main(&self) -> Result<ExitCode, CliError> {
-        let unable = |why: String| CliError::Unable(why);
-        if !self.listen.ip().is_loopback() {
-            let why = "is no loopback address, and the server has no way yet to tell who asks";
-            return Err(unable(format!("{} {why}", self.listen)));
-        }
-        let paths = std::env::var_os("PATH").unwrap_or_default();
-        let python = flashfork_templates::find(self.python.as_os_str(), &paths);
-        let python = python.map_err(|e| unable(format!("{e}: give --python")))?;
-        // Its links stay, for an environment of Python is known by its own.
-        let python = std::path::absolute(&python).map_err(CliError::file("find", &python))?;
-        let shim = places::shim()?;
-        let state = self.state()?;
-        let made = !state.exists();
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).map_err(CliError::file("create", &state))?;
-        let state = state.canonicalize().map_err(CliError::file("find", &state))?;
-        if ["/tmp", "/dev/shm"].iter().any(|place| state.starts_with(place)) {
-            return Err(unable(format!(
-                "{} is in a directory of which each call has its own: give another --state",
-                state.display()
-            )));
-        }
-        if rustix::process::geteuid().is_root() {
-            become_user(&self.user, &state, made)?;
-        }
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        runtime.map_err(CliError::file("start", "the server"))?.block_on(self.serve(python, shim, state))
-    }
+	/// Serves until a signal ends it.
+	pub fn main(&self) -> Result<ExitCode, CliError> {
+		let unable = |why: String| CliError::Unable(why);
+		if !self.listen.ip().is_loopback() {
+			let why = "is no loopback address, and the server has no way yet to tell who asks";
+			return Err(unable(format!("{} {why}", self.listen)));
+		}
+		let paths = std::env::var_os("PATH").unwrap_or_default();
+		let python = flashfork_templates::find(self.python.as_os_str(), &paths);
+		let python = python.map_err(|e| unable(format!("{e}: give --python")))?;
+		// Its links stay, for an environment of Python is known by its own.
+		let python = std::path::absolute(&python).map_err(CliError::file("find", &python))?;
+		let shim = places::shim()?;
+		let state = self.state()?;
+		let made = !state.exists();
+		fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).map_err(CliError::file("create", &state))?;
+		let state = state.canonicalize().map_err(CliError::file("find", &state))?;
+		if ["/tmp", "/dev/shm"].iter().any(|place| state.starts_with(place)) {
+			return Err(unable(format!(
+				"{} is in a directory of which each call has its own: give another --state",
+				state.display()
+			)));
+		}
+		if rustix::process::geteuid().is_root() {
+			become_user(&self.user, &state, made)?;
+		}
+		let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+		runtime.map_err(CliError::file("start", "the server"))?.block_on(self.serve(python, shim, state))
+	}
 
-    fn state(&self) -> Result<PathBuf, CliError> {
-        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state/flashfork-serve"));
-        let own = if rustix::process::geteuid().is_root() { Some("/var/lib/flashfork-serve".into()) } else { home() };
-        self.state.clone().or(own).ok_or_else(|| CliError::Unable("there is no HOME: give --state".into()))
-    }
+	fn state(&self) -> Result<PathBuf, CliError> {
+		let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state/flashfork-serve"));
+		let own = if rustix::process::geteuid().is_root() { Some("/var/lib/flashfork-serve".into()) } else { home() };
+		self.state.clone().or(own).ok_or_else(|| CliError::Unable("there is no HOME: give --state".into()))
+	}
 
-    async fn serve(&self, python: PathBuf, shim: PathBuf, state: PathBuf) -> Result<ExitCode, CliError> {
-        let file = |what| CliError::file(what, &state);
-        let lock = File::create(state.join("lock")).map_err(file("write to"))?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            CliError::Unable(format!("another server has {}: end it, or give another --state", state.display()))
-        })?;
-        // Names of templates that have ended with the last server.
-        let names = warden::names(&state);
-        if let Err(e) = fs::remove_dir_all(&names)
-            && e.kind() != std::io::ErrorKind::NotFound
-        {
-            return Err(file("clear")(e));
-        }
-        let listener = tokio::net::TcpListener::bind(self.listen).await;
-        let listener = listener.map_err(|e| CliError::Unable(format!("can't listen on {}: {e}", self.listen)))?;
-        let address = listener.local_addr().map_err(file("serve"))?;
-        let pool = Pool {
-            state: state.clone(),
-            python,
-            shim,
-            slots: Arc::new(Semaphore::new(self.concurrency as usize)),
-            queue: Semaphore::new(self.queue as usize),
-            made: Default::default(),
-        };
-        let (events, waiting) = Events::open(&state).map_err(file("read events in"))?;
-        let retry = Duration::from_secs(self.event_retry);
-        let server = Server::new(Arc::new(pool), Store(state), events, retry);
-        let server = Arc::new(server.map_err(|e| CliError::Unable(e.to_string()))?);
-        for function in server.functions() {
-            let pool = server.pool.clone();
-            tokio::spawn(async move {
-                if let Err(e) = function.warm(&pool).await {
-                    crate::note(format!("{}: {e}", function.config.function_name));
-                }
-            });
-        }
-        for event in waiting {
-            tokio::spawn(server.clone().run(event));
-        }
-        output::say(&format!("flashfork serves functions on http://{address}"))?;
-        // Until a signal: however the server ends, all that it has started does (`warden.rs`).
-        front::serve(listener, server).await;
-        drop(lock);
-        Ok(ExitCode::SUCCESS)
-    }
+	async fn serve(&self, python: PathBuf, shim: PathBuf, state: PathBuf) -> Result<ExitCode, CliError> {
+		let file = |what| CliError::file(what, &state);
+		let lock = File::create(state.join("lock")).map_err(file("write to"))?;
+		rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+			CliError::Unable(format!("another server has {}: end it, or give another --state", state.display()))
+		})?;
+		// Names of templates that have ended with the last server.
+		let names = warden::names(&state);
+		if let Err(e) = fs::remove_dir_all(&names)
+			&& e.kind() != std::io::ErrorKind::NotFound
+		{
+			return Err(file("clear")(e));
+		}
+		let listener = tokio::net::TcpListener::bind(self.listen).await;
+		let listener = listener.map_err(|e| CliError::Unable(format!("can't listen on {}: {e}", self.listen)))?;
+		let address = listener.local_addr().map_err(file("serve"))?;
+		let pool = Pool {
+			state: state.clone(),
+			python,
+			shim,
+			slots: Arc::new(Semaphore::new(self.concurrency as usize)),
+			queue: Semaphore::new(self.queue as usize),
+			made: Default::default(),
+		};
+		let (events, waiting) = Events::open(&state).map_err(file("read events in"))?;
+		let retry = Duration::from_secs(self.event_retry);
+		let server = Server::new(Arc::new(pool), Store(state), events, retry);
+		let server = Arc::new(server.map_err(|e| CliError::Unable(e.to_string()))?);
+		for function in server.functions() {
+			let pool = server.pool.clone();
+			tokio::spawn(async move {
+				if let Err(e) = function.warm(&pool).await {
+					crate::note(format!("{}: {e}", function.config.function_name));
+				}
+			});
+		}
+		for event in waiting {
+			tokio::spawn(server.clone().run(event));
+		}
+		output::say(&format!("flashfork serves functions on http://{address}"))?;
+		// Until a signal: however the server ends, all that it has started does (`warden.rs`).
+		front::serve(listener, server).await;
+		drop(lock);
+		Ok(ExitCode::SUCCESS)
+	}
 }
 
 /// Functions are never root.
 fn become_user(name: &str, state: &Path, made: bool) -> Result<(), CliError> {
-    let unable = |why: &str| CliError::Unable(format!("can't become {name}: {why}; give another --user"));
-    let text = CString::new(name).map_err(|_| unable("no name"))?;
-    // SAFETY: a string; the structure is copied before anything else is asked; this process has one thread.
-    unsafe {
-        let found = libc::getpwnam(text.as_ptr());
-        if found.is_null() || (*found).pw_uid == 0 {
-            return Err(unable("there is no such user, or it is root"));
-        }
-        let (user, group) = ((*found).pw_uid, (*found).pw_gid);
-        if made {
-            std::os::unix::fs::chown(state, Some(user), Some(group)).map_err(CliError::file("give away", state))?;
-        }
-        if libc::setgroups(0, std::ptr::null()) != 0
-            || libc::setresgid(group, group, group) != 0
-            || libc::setresuid(user, user, user) != 0
-        {
-            return Err(unable(&std::io::Error::last_os_error().to_string()));
-        }
-        // Otherwise what is below /proc/self stays root's.
-        libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
-    }
-    Ok(())
+	let unable = |why: &str| CliError::Unable(format!("can't become {name}: {why}; give another --user"));
+	let text = CString::new(name).map_err(|_| unable("no name"))?;
+	// SAFETY: a string; the structure is copied before anything else is asked; this process has one thread.
+	unsafe {
+		let found = libc::getpwnam(text.as_ptr());
+		if found.is_null() || (*found).pw_uid == 0 {
+			return Err(unable("there is no such user, or it is root"));
+		}
+		let (user, group) = ((*found).pw_uid, (*found).pw_gid);
+		if made {
+			std::os::unix::fs::chown(state, Some(user), Some(group)).map_err(CliError::file("give away", state))?;
+		}
+		if libc::setgroups(0, std::ptr::null()) != 0
+			|| libc::setresgid(group, group, group) != 0
+			|| libc::setresuid(user, user, user) != 0
+		{
+			return Err(unable(&std::io::Error::last_os_error().to_string()));
+		}
+		// Otherwise what is below /proc/self stays root's.
+		libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
+	}
+	Ok(())
 }

@@ -18,217 +18,217 @@ const MOST_FILES: usize = 30_000;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Config {
-    pub function_name: String,
-    #[serde(default = "handler")]
-    pub handler: String,
-    /// Seconds that a call may take.
-    #[serde(default = "timeout")]
-    pub timeout: u64,
-    /// Megabytes that a process of a call may have beside what the template has.
-    #[serde(default = "memory")]
-    pub memory_size: u64,
-    #[serde(default)]
-    pub environment: Environment,
-    /// Variables that calls have, and the template doesn't.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub secrets: BTreeMap<String, String>,
-    /// Of the package: whatever is deployed has its own.
-    #[serde(default)]
-    revision_id: String,
+	pub function_name: String,
+	#[serde(default = "handler")]
+	pub handler: String,
+	/// Seconds that a call may take.
+	#[serde(default = "timeout")]
+	pub timeout: u64,
+	/// Megabytes that a process of a call may have beside what the template has.
+	#[serde(default = "memory")]
+	pub memory_size: u64,
+	#[serde(default)]
+	pub environment: Environment,
+	/// Variables that calls have, and the template doesn't.
+	#[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+	pub secrets: BTreeMap<String, String>,
+	/// Of the package: whatever is deployed has its own.
+	#[serde(default)]
+	revision_id: String,
 }
 
 /// AWS's shape of an environment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Environment {
-    #[serde(default)]
-    pub variables: BTreeMap<String, String>,
+	#[serde(default)]
+	pub variables: BTreeMap<String, String>,
 }
 
 fn handler() -> String {
-    "lambda_function.lambda_handler".into()
+	"lambda_function.lambda_handler".into()
 }
 fn timeout() -> u64 {
-    3
+	3
 }
 fn memory() -> u64 {
-    512
+	512
 }
 
 impl Config {
-    /// As whoever asks may see it.
-    pub fn shown(&self) -> serde_json::Value {
-        let mut shown = serde_json::to_value(self).unwrap_or_default();
-        shown["Secrets"] = self.secrets.keys().cloned().collect();
-        shown["FunctionArn"] = arn(&self.function_name).into();
-        shown["Version"] = "$LATEST".into();
-        shown["State"] = "Active".into();
-        shown
-    }
+	/// As whoever asks may see it.
+	pub fn shown(&self) -> serde_json::Value {
+		let mut shown = serde_json::to_value(self).unwrap_or_default();
+		shown["Secrets"] = self.secrets.keys().cloned().collect();
+		shown["FunctionArn"] = arn(&self.function_name).into();
+		shown["Version"] = "$LATEST".into();
+		shown["State"] = "Active".into();
+		shown
+	}
 
-    /// Where the files of its package are in the server's directory.
-    pub fn code(&self, state: &Path) -> PathBuf {
-        state.join("code").join(&self.function_name).join(&self.revision_id)
-    }
+	/// Where the files of its package are in the server's directory.
+	pub fn code(&self, state: &Path) -> PathBuf {
+		state.join("code").join(&self.function_name).join(&self.revision_id)
+	}
 
-    fn check(&self) -> Result<()> {
-        name(&self.function_name)?;
-        if !(1..=900).contains(&self.timeout) || !(16..=1 << 20).contains(&self.memory_size) {
-            return Err(ApiError::invalid("Timeout is 1 to 900 seconds, MemorySize 16 megabytes to a terabyte"));
-        }
-        if self.handler.starts_with('-') || self.handler.contains('\0') || self.handler.len() > 256 {
-            return Err(ApiError::invalid("Handler is MODULE.FUNCTION"));
-        }
-        let all = || self.environment.variables.iter().chain(&self.secrets);
-        let plain = |name: &str| {
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.starts_with("LD_")
-        };
-        if !all().all(|(name, value)| plain(name) && !value.contains('\0')) {
-            return Err(ApiError::invalid("names of variables are letters, digits and '_', and don't begin with LD_"));
-        }
-        Ok(())
-    }
+	fn check(&self) -> Result<()> {
+		name(&self.function_name)?;
+		if !(1..=900).contains(&self.timeout) || !(16..=1 << 20).contains(&self.memory_size) {
+			return Err(ApiError::invalid("Timeout is 1 to 900 seconds, MemorySize 16 megabytes to a terabyte"));
+		}
+		if self.handler.starts_with('-') || self.handler.contains('\0') || self.handler.len() > 256 {
+			return Err(ApiError::invalid("Handler is MODULE.FUNCTION"));
+		}
+		let all = || self.environment.variables.iter().chain(&self.secrets);
+		let plain = |name: &str| {
+			!name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.starts_with("LD_")
+		};
+		if !all().all(|(name, value)| plain(name) && !value.contains('\0')) {
+			return Err(ApiError::invalid("names of variables are letters, digits and '_', and don't begin with LD_"));
+		}
+		Ok(())
+	}
 }
 
 /// A function's name as AWS has it.
 pub fn arn(name: &str) -> String {
-    format!("arn:aws:lambda:local:local:function:{name}")
+	format!("arn:aws:lambda:local:local:function:{name}")
 }
 
 /// The function that a request names, also by its ARN or with `:$LATEST`.
 pub fn name(asked: &str) -> Result<&str> {
-    let name = asked.strip_suffix(":$LATEST").unwrap_or(asked);
-    let name = match name.rsplit_once(":function:") {
-        Some((before, name)) if before.starts_with("arn:aws:lambda:") => name,
-        _ => name,
-    };
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    if (1..=64).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-') {
-        Ok(name)
-    } else {
-        Err(ApiError::invalid("the name of a function is 1 to 64 letters, digits, '_' and '-'"))
-    }
+	let name = asked.strip_suffix(":$LATEST").unwrap_or(asked);
+	let name = match name.rsplit_once(":function:") {
+		Some((before, name)) if before.starts_with("arn:aws:lambda:") => name,
+		_ => name,
+	};
+	let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+	if (1..=64).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-') {
+		Ok(name)
+	} else {
+		Err(ApiError::invalid("the name of a function is 1 to 64 letters, digits, '_' and '-'"))
+	}
 }
 
 /// The server's directory, as far as functions are in it.
 pub struct Store(pub PathBuf);
 
 impl Store {
-    fn function(&self, name: &str) -> PathBuf {
-        self.0.join("functions").join(name)
-    }
+	fn function(&self, name: &str) -> PathBuf {
+		self.0.join("functions").join(name)
+	}
 
-    /// Unpacks it, and adds to the configuration which that is.
-    pub fn unpack(&self, mut config: Config, package: &[u8]) -> Result<Config> {
-        config.check()?;
-        config.revision_id = uuid();
-        let code = config.code(&self.0);
-        fs::create_dir_all(&code)?;
-        unpack(package, &code).inspect_err(|_| drop(fs::remove_dir_all(&code)))?;
-        Ok(config)
-    }
+	/// Unpacks it, and adds to the configuration which that is.
+	pub fn unpack(&self, mut config: Config, package: &[u8]) -> Result<Config> {
+		config.check()?;
+		config.revision_id = uuid();
+		let code = config.code(&self.0);
+		fs::create_dir_all(&code)?;
+		unpack(package, &code).inspect_err(|_| drop(fs::remove_dir_all(&code)))?;
+		Ok(config)
+	}
 
-    /// From now on the function is this one.
-    pub fn put(&self, config: &Config) -> Result<()> {
-        let text = serde_json::to_vec(config).map_err(ApiError::service)?;
-        Ok(write(&self.function(&config.function_name), &text)?)
-    }
+	/// From now on the function is this one.
+	pub fn put(&self, config: &Config) -> Result<()> {
+		let text = serde_json::to_vec(config).map_err(ApiError::service)?;
+		Ok(write(&self.function(&config.function_name), &text)?)
+	}
 
-    /// Forgets it.
-    pub fn remove(&self, name: &str) -> Result<()> {
-        fs::remove_file(self.function(name))?;
-        Ok(fs::remove_dir_all(self.0.join("code").join(name))?)
-    }
+	/// Forgets it.
+	pub fn remove(&self, name: &str) -> Result<()> {
+		fs::remove_file(self.function(name))?;
+		Ok(fs::remove_dir_all(self.0.join("code").join(name))?)
+	}
 
-    /// Removes packages of this function's but these.
-    pub fn tidy(&self, name: &str, keep: &[&Config]) {
-        let keep: Vec<_> = keep.iter().map(|config| config.code(&self.0)).collect();
-        let entries = fs::read_dir(self.0.join("code").join(name)).into_iter().flatten().flatten();
-        for path in entries.map(|entry| entry.path()).filter(|path| !keep.contains(path)) {
-            let _ = fs::remove_dir_all(path);
-        }
-    }
+	/// Removes packages of this function's but these.
+	pub fn tidy(&self, name: &str, keep: &[&Config]) {
+		let keep: Vec<_> = keep.iter().map(|config| config.code(&self.0)).collect();
+		let entries = fs::read_dir(self.0.join("code").join(name)).into_iter().flatten().flatten();
+		for path in entries.map(|entry| entry.path()).filter(|path| !keep.contains(path)) {
+			let _ = fs::remove_dir_all(path);
+		}
+	}
 
-    /// All that there are.
-    pub fn all(&self) -> Result<Vec<Config>> {
-        let (mut all, functions) = (Vec::new(), self.0.join("functions"));
-        fs::create_dir_all(&functions)?;
-        // One with an extension was being written when the last server ended.
-        let paths = fs::read_dir(functions)?.flatten().map(|entry| entry.path());
-        for path in paths.filter(|path| path.extension().is_none()) {
-            match serde_json::from_slice(&fs::read(&path)?) {
-                Ok(config) => all.push(config),
-                Err(e) => crate::note(format!("{} is left out: {e}", path.display())),
-            }
-        }
-        Ok(all)
-    }
+	/// All that there are.
+	pub fn all(&self) -> Result<Vec<Config>> {
+		let (mut all, functions) = (Vec::new(), self.0.join("functions"));
+		fs::create_dir_all(&functions)?;
+		// One with an extension was being written when the last server ended.
+		let paths = fs::read_dir(functions)?.flatten().map(|entry| entry.path());
+		for path in paths.filter(|path| path.extension().is_none()) {
+			match serde_json::from_slice(&fs::read(&path)?) {
+				Ok(config) => all.push(config),
+				Err(e) => crate::note(format!("{} is left out: {e}", path.display())),
+			}
+		}
+		Ok(all)
+	}
 }
 
 /// Writes a file whole, or not at all.
 pub fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let new = path.with_extension("new~");
-    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+	let new = path.with_extension("new~");
+	let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+	file.write_all(bytes)?;
+	file.sync_all()?;
+	fs::rename(&new, path)?;
+	File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
 fn unpack(package: &[u8], into: &Path) -> Result<()> {
-    let bad = |why: &dyn Display| ApiError::invalid(format!("the package is refused: {why}"));
-    let mut archive = zip::ZipArchive::new(Cursor::new(package)).map_err(|e| bad(&e))?;
-    if archive.len() > MOST_FILES {
-        return Err(bad(&"it has more than 30,000 files"));
-    }
-    let mut left = MOST_BYTES;
-    for i in 0..archive.len() {
-        let file = archive.by_index(i).map_err(|e| bad(&e))?;
-        let Some(name) = file.enclosed_name().filter(|name| !name.as_os_str().is_empty()) else {
-            return Err(bad(&"it has a file that lies outside of it"));
-        };
-        let mode = file.unix_mode().unwrap_or(0o644);
-        if ![0, libc::S_IFREG, libc::S_IFDIR].contains(&(mode & libc::S_IFMT)) {
-            return Err(bad(&"it has a link or a device, and may have plain files only"));
-        }
-        let path = into.join(name);
-        if file.is_dir() {
-            fs::create_dir_all(path)?;
-            continue;
-        }
-        if let Some(above) = path.parent() {
-            fs::create_dir_all(above)?;
-        }
-        let executable = if mode & 0o100 != 0 { 0o755 } else { 0o644 };
-        let out = File::options().write(true).create_new(true).mode(executable).open(&path);
-        let mut out = out.map_err(|e| bad(&format_args!("{}: {e}", path.display())))?;
-        // What it claims to be unpacked is not believed.
-        let written = std::io::copy(&mut file.take(left + 1), &mut out).map_err(|e| bad(&e))?;
-        left = left.checked_sub(written).ok_or_else(|| bad(&"it unpacks to more than 250 MB"))?;
-    }
-    Ok(())
+	let bad = |why: &dyn Display| ApiError::invalid(format!("the package is refused: {why}"));
+	let mut archive = zip::ZipArchive::new(Cursor::new(package)).map_err(|e| bad(&e))?;
+	if archive.len() > MOST_FILES {
+		return Err(bad(&"it has more than 30,000 files"));
+	}
+	let mut left = MOST_BYTES;
+	for i in 0..archive.len() {
+		let file = archive.by_index(i).map_err(|e| bad(&e))?;
+		let Some(name) = file.enclosed_name().filter(|name| !name.as_os_str().is_empty()) else {
+			return Err(bad(&"it has a file that lies outside of it"));
+		};
+		let mode = file.unix_mode().unwrap_or(0o644);
+		if ![0, libc::S_IFREG, libc::S_IFDIR].contains(&(mode & libc::S_IFMT)) {
+			return Err(bad(&"it has a link or a device, and may have plain files only"));
+		}
+		let path = into.join(name);
+		if file.is_dir() {
+			fs::create_dir_all(path)?;
+			continue;
+		}
+		if let Some(above) = path.parent() {
+			fs::create_dir_all(above)?;
+		}
+		let executable = if mode & 0o100 != 0 { 0o755 } else { 0o644 };
+		let out = File::options().write(true).create_new(true).mode(executable).open(&path);
+		let mut out = out.map_err(|e| bad(&format_args!("{}: {e}", path.display())))?;
+		// What it claims to be unpacked is not believed.
+		let written = std::io::copy(&mut file.take(left + 1), &mut out).map_err(|e| bad(&e))?;
+		left = left.checked_sub(written).ok_or_else(|| bad(&"it unpacks to more than 250 MB"))?;
+	}
+	Ok(())
 }
 
 /// Packs a directory; links are refused.
 pub fn pack(directory: &Path) -> std::io::Result<Vec<u8>> {
-    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
-    let mut waiting = vec![directory.to_owned()];
-    while let Some(here) = waiting.pop() {
-        for entry in fs::read_dir(here)? {
-            let entry = entry?;
-            let (path, kind) = (entry.path(), entry.file_type()?);
-            let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
-            if kind.is_dir() && entry.file_name() != "__pycache__" {
-                waiting.push(path);
-            } else if kind.is_file() {
-                let mode = std::os::unix::fs::PermissionsExt::mode(&entry.metadata()?.permissions());
-                let options = zip::write::SimpleFileOptions::default().unix_permissions(mode & 0o777);
-                archive.start_file(name, options).map_err(std::io::Error::other)?;
-                std::io::copy(&mut File::open(path)?, &mut archive)?;
-            } else if !kind.is_dir() {
-                return Err(std::io::Error::other(format!("{name} is a link or a device: put a file in its place")));
-            }
-        }
-    }
-    Ok(archive.finish().map_err(std::io::Error::other)?.into_inner())
+	let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+	let mut waiting = vec![directory.to_owned()];
+	while let Some(here) = waiting.pop() {
+		for entry in fs::read_dir(here)? {
+			let entry = entry?;
+			let (path, kind) = (entry.path(), entry.file_type()?);
+			let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
+			if kind.is_dir() && entry.file_name() != "__pycache__" {
+				waiting.push(path);
+			} else if kind.is_file() {
+				let mode = std::os::unix::fs::PermissionsExt::mode(&entry.metadata()?.permissions());
+				let options = zip::write::SimpleFileOptions::default().unix_permissions(mode & 0o777);
+				archive.start_file(name, options).map_err(std::io::Error::other)?;
+				std::io::copy(&mut File::open(path)?, &mut archive)?;
+			} else if !kind.is_dir() {
+				return Err(std::io::Error::other(format!("{name} is a link or a device: put a file in its place")));
+			}
+		}
+	}
+	Ok(archive.finish().map_err(std::io::Error::other)?.into_inner())
 }

@@ -21,13 +21,13 @@ use std::process::Stdio;
 /// What a warden is to make; one line of JSON.
 #[derive(Serialize, Deserialize)]
 pub struct Order {
-    pub state: PathBuf,
-    /// Where the template has its name, which is [`NAME`].
-    pub names: PathBuf,
-    pub code: PathBuf,
-    pub python: PathBuf,
-    pub shim: PathBuf,
-    pub config: Config,
+	pub state: PathBuf,
+	/// Where the template has its name, which is [`NAME`].
+	pub names: PathBuf,
+	pub code: PathBuf,
+	pub python: PathBuf,
+	pub shim: PathBuf,
+	pub config: Config,
 }
 
 /// What has come of it, one line of JSON: how many kilobytes the template has as its data (`VmData` in
@@ -39,162 +39,162 @@ pub const NAME: &str = "function";
 
 /// Where these directories are.
 pub fn names(state: &Path) -> PathBuf {
-    state.join("names")
+	state.join("names")
 }
 
 /// Where a function finds its code.
 pub fn task_root(state: &Path) -> PathBuf {
-    state.join("task")
+	state.join("task")
 }
 
 /// The environment in which a function is warmed, and its calls run.
 pub fn environment(state: &Path, config: &Config) -> BTreeMap<String, String> {
-    let mut all = config.environment.variables.clone();
-    let memory = config.memory_size.to_string();
-    let root = task_root(state).display().to_string();
-    for (name, value) in [
-        ("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1"),
-        ("AWS_LAMBDA_FUNCTION_NAME", &config.function_name),
-        ("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST"),
-        ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", &memory),
-        ("AWS_REGION", "local"),
-        ("LAMBDA_TASK_ROOT", &root),
-        ("_HANDLER", &config.handler),
-    ] {
-        all.insert(name.into(), value.into());
-    }
-    for (name, value) in
-        [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LANG", "C.UTF-8"), ("TZ", ":UTC"), ("HOME", "/tmp")]
-    {
-        all.entry(name.into()).or_insert_with(|| value.into());
-    }
-    all
+	let mut all = config.environment.variables.clone();
+	let memory = config.memory_size.to_string();
+	let root = task_root(state).display().to_string();
+	for (name, value) in [
+		("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1"),
+		("AWS_LAMBDA_FUNCTION_NAME", &config.function_name),
+		("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST"),
+		("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", &memory),
+		("AWS_REGION", "local"),
+		("LAMBDA_TASK_ROOT", &root),
+		("_HANDLER", &config.handler),
+	] {
+		all.insert(name.into(), value.into());
+	}
+	for (name, value) in
+		[("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LANG", "C.UTF-8"), ("TZ", ":UTC"), ("HOME", "/tmp")]
+	{
+		all.entry(name.into()).or_insert_with(|| value.into());
+	}
+	all
 }
 
 /// What this program does when it is started as a warden.
 pub fn main() {
-    let (told, template) = match inner() {
-        Ok(None) => return,
-        Ok(Some((data, template))) => (Told::Ok(data), Some(template)),
-        Err(why) => (Told::Err(why.to_string()), None),
-    };
-    // Whoever would hear it may be gone: then this process is, in a moment.
-    let _ = writeln!(std::io::stdout(), "{}", serde_json::json!(told));
-    if let Some(template) = template {
-        stay(template);
-    }
+	let (told, template) = match inner() {
+		Ok(None) => return,
+		Ok(Some((data, template))) => (Told::Ok(data), Some(template)),
+		Err(why) => (Told::Err(why.to_string()), None),
+	};
+	// Whoever would hear it may be gone: then this process is, in a moment.
+	let _ = writeln!(std::io::stdout(), "{}", serde_json::json!(told));
+	if let Some(template) = template {
+		stay(template);
+	}
 }
 
 /// The template's data and process; `None` in the outer process, when all is over.
 fn inner() -> Result<Option<(u64, i32)>> {
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line)?;
-    let order: Order = serde_json::from_str(&line)?;
-    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let all = libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
-    // SAFETY: takes a number; this process has one thread.
-    if unsafe { libc::unshare(all) } != 0 {
-        return Err(failed("make namespaces (is kernel.unprivileged_userns_clone off, or AppArmor in the way?)"));
-    }
-    std::fs::write("/proc/self/setgroups", "deny")?;
-    std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-    std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
-    // SAFETY: this process has one thread.
-    match unsafe { libc::fork() } {
-        -1 => Err(failed("fork")),
-        0 => {
-            set_parent_process_death_signal(Some(Signal::KILL))?;
-            warm(&order).map(Some)
-        }
-        inside => outer(inside).map(|()| None),
-    }
+	let mut line = String::new();
+	std::io::stdin().read_line(&mut line)?;
+	let order: Order = serde_json::from_str(&line)?;
+	let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+	let all = libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
+	// SAFETY: takes a number; this process has one thread.
+	if unsafe { libc::unshare(all) } != 0 {
+		return Err(failed("make namespaces (is kernel.unprivileged_userns_clone off, or AppArmor in the way?)"));
+	}
+	std::fs::write("/proc/self/setgroups", "deny")?;
+	std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+	std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+	// SAFETY: this process has one thread.
+	match unsafe { libc::fork() } {
+		-1 => Err(failed("fork")),
+		0 => {
+			set_parent_process_death_signal(Some(Signal::KILL))?;
+			warm(&order).map(Some)
+		}
+		inside => outer(inside).map(|()| None),
+	}
 }
 
 fn failed(what: &str) -> Error {
-    let why = Error::last_os_error();
-    Error::new(why.kind(), format!("can't {what}: {why}"))
+	let why = Error::last_os_error();
+	Error::new(why.kind(), format!("can't {what}: {why}"))
 }
 
 /// Returns when the server has gone, or the inner process has.
 fn outer(inside: i32) -> Result<()> {
-    let inside = Pid::from_raw(inside).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let inside = inside.ok_or_else(|| failed("wait for the first process of a namespace"))?;
-    let stdin = std::io::stdin();
-    // Nothing more is ever written.
-    let mut ends = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&inside, PollFlags::IN)];
-    loop {
-        match poll(&mut ends, None) {
-            Err(rustix::io::Errno::INTR) => {}
-            done => return Ok(done.map(|_| ())?),
-        }
-    }
+	let inside = Pid::from_raw(inside).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+	let inside = inside.ok_or_else(|| failed("wait for the first process of a namespace"))?;
+	let stdin = std::io::stdin();
+	// Nothing more is ever written.
+	let mut ends = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&inside, PollFlags::IN)];
+	loop {
+		match poll(&mut ends, None) {
+			Err(rustix::io::Errno::INTR) => {}
+			done => return Ok(done.map(|_| ())?),
+		}
+	}
 }
 
 fn warm(order: &Order) -> Result<(u64, i32)> {
-    see_little(order)?;
-    let names = Directory::open(&order.names).map_err(Error::other)?;
-    std::env::set_current_dir(task_root(&order.state))?;
-    let errors = std::io::stderr();
-    let facts = Template::warm(&names, NAME.parse().map_err(Error::other)?, &order.python, &order.shim)
-        .args(["-m", "awslambdaric", &order.config.handler])
-        .envs(environment(&order.state, &order.config))
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .ready(Ready::Runtime)
-        .output(Stdio::from(rustix::io::dup(&errors)?), Stdio::from(rustix::io::dup(&errors)?))
-        .start()
-        .and_then(flashfork_templates::Warming::wait)
-        .map_err(Error::other)?;
-    // No call is to find it.
-    unmount(&order.names, UnmountFlags::DETACH)?;
-    let status = std::fs::read_to_string(format!("/proc/{}/status", facts.pid))?;
-    let data = status.lines().find_map(|line| line.strip_prefix("VmData:")?.split_whitespace().next()?.parse().ok());
-    Ok((data.unwrap_or_default(), facts.pid))
+	see_little(order)?;
+	let names = Directory::open(&order.names).map_err(Error::other)?;
+	std::env::set_current_dir(task_root(&order.state))?;
+	let errors = std::io::stderr();
+	let facts = Template::warm(&names, NAME.parse().map_err(Error::other)?, &order.python, &order.shim)
+		.args(["-m", "awslambdaric", &order.config.handler])
+		.envs(environment(&order.state, &order.config))
+		.env("PYTHONDONTWRITEBYTECODE", "1")
+		.ready(Ready::Runtime)
+		.output(Stdio::from(rustix::io::dup(&errors)?), Stdio::from(rustix::io::dup(&errors)?))
+		.start()
+		.and_then(flashfork_templates::Warming::wait)
+		.map_err(Error::other)?;
+	// No call is to find it.
+	unmount(&order.names, UnmountFlags::DETACH)?;
+	let status = std::fs::read_to_string(format!("/proc/{}/status", facts.pid))?;
+	let data = status.lines().find_map(|line| line.strip_prefix("VmData:")?.split_whitespace().next()?.parse().ok());
+	Ok((data.unwrap_or_default(), facts.pid))
 }
 
 /// Leaves nothing that can be written to, and hides what is the server's.
 fn see_little(order: &Order) -> Result<()> {
-    let open = |path: &Path| -> Result<OwnedFd> {
-        Ok(rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
-    };
-    let (code, names) = (open(&order.code)?, open(&order.names)?);
-    let tmpfs = |place: &Path| mount("tmpfs", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"size=64m");
-    tmpfs(&order.state)?;
-    let again = |directory: &OwnedFd, place: &Path| -> Result<()> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(place)?;
-        Ok(mount_bind(format!("/proc/self/fd/{}", directory.as_raw_fd()), place)?)
-    };
-    again(&code, &task_root(&order.state))?;
-    again(&names, &order.names)?;
-    attributes(Path::new("/"), libc::AT_RECURSIVE, [libc::MOUNT_ATTR_RDONLY, 0])?;
-    // The template's socket is made there.
-    attributes(&order.names, 0, [0, libc::MOUNT_ATTR_RDONLY])?;
-    let runtime = format!("/run/user/{}", rustix::process::geteuid().as_raw());
-    for place in ["/tmp", "/dev/shm", &runtime].map(Path::new) {
-        if place.is_dir() {
-            tmpfs(place)?;
-        }
-    }
-    Ok(mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?)
+	let open = |path: &Path| -> Result<OwnedFd> {
+		Ok(rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+	};
+	let (code, names) = (open(&order.code)?, open(&order.names)?);
+	let tmpfs = |place: &Path| mount("tmpfs", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"size=64m");
+	tmpfs(&order.state)?;
+	let again = |directory: &OwnedFd, place: &Path| -> Result<()> {
+		std::fs::DirBuilder::new().recursive(true).mode(0o700).create(place)?;
+		Ok(mount_bind(format!("/proc/self/fd/{}", directory.as_raw_fd()), place)?)
+	};
+	again(&code, &task_root(&order.state))?;
+	again(&names, &order.names)?;
+	attributes(Path::new("/"), libc::AT_RECURSIVE, [libc::MOUNT_ATTR_RDONLY, 0])?;
+	// The template's socket is made there.
+	attributes(&order.names, 0, [0, libc::MOUNT_ATTR_RDONLY])?;
+	let runtime = format!("/run/user/{}", rustix::process::geteuid().as_raw());
+	for place in ["/tmp", "/dev/shm", &runtime].map(Path::new) {
+		if place.is_dir() {
+			tmpfs(place)?;
+		}
+	}
+	Ok(mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?)
 }
 
 /// Sets and clears attributes of what is mounted there.
 fn attributes(place: &Path, flags: i32, [set, clear]: [u64; 2]) -> Result<()> {
-    // `struct mount_attr` of `mount_setattr(2)`: the others are how mounts propagate, and whose users.
-    let all = [set, clear, 0, 0];
-    let path = std::ffi::CString::new(place.as_os_str().as_encoded_bytes())?;
-    // SAFETY: a string with its NUL; a structure as long as said.
-    let done = unsafe {
-        let len = size_of_val(&all);
-        libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, path.as_ptr(), flags, &raw const all, len)
-    };
-    if done == 0 { Ok(()) } else { Err(failed("make what is mounted read-only")) }
+	// `struct mount_attr` of `mount_setattr(2)`: the others are how mounts propagate, and whose users.
+	let all = [set, clear, 0, 0];
+	let path = std::ffi::CString::new(place.as_os_str().as_encoded_bytes())?;
+	// SAFETY: a string with its NUL; a structure as long as said.
+	let done = unsafe {
+		let len = size_of_val(&all);
+		libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, path.as_ptr(), flags, &raw const all, len)
+	};
+	if done == 0 { Ok(()) } else { Err(failed("make what is mounted read-only")) }
 }
 
 /// Sees to the ends of all processes here, until the template has ended.
 fn stay(template: i32) {
-    while let Ok(ended) = wait(WaitOptions::empty()) {
-        if ended.is_some_and(|(pid, _)| pid.as_raw_nonzero().get() == template) {
-            return;
-        }
-    }
+	while let Ok(ended) = wait(WaitOptions::empty()) {
+		if ended.is_some_and(|(pid, _)| pid.as_raw_nonzero().get() == template) {
+			return;
+		}
+	}
 }

@@ -13,26 +13,26 @@ static CHILDREN: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
 /// Sees to a template's end from now on.
 pub fn keep(template: Child) {
-    let mut children = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
-    children.push(template);
-    collect(&mut children);
+	let mut children = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
+	children.push(template);
+	collect(&mut children);
 }
 
 /// A template ends: waits for that if it is a child of this process, and not for ever, for a debugger may hold it.
 pub fn ends(template: Option<i32>) {
-    let pid = |child: &Child| i32::try_from(child.id()).ok();
-    let mut children = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
-    if children.iter().any(|child| pid(child) == template)
-        && let Some(process) = template.and_then(Pid::from_raw)
-        && let Ok(process) = pidfd_open(process, PidfdFlags::empty())
-    {
-        // What it fails with is a signal: then the next that is warmed or removed makes up for it.
-        let _ = readable(&[process.as_fd()], Some(TO_END));
-    }
-    collect(&mut children);
+	let pid = |child: &Child| i32::try_from(child.id()).ok();
+	let mut children = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
+	if children.iter().any(|child| pid(child) == template)
+		&& let Some(process) = template.and_then(Pid::from_raw)
+		&& let Ok(process) = pidfd_open(process, PidfdFlags::empty())
+	{
+		// What it fails with is a signal: then the next that is warmed or removed makes up for it.
+		let _ = readable(&[process.as_fd()], Some(TO_END));
+	}
+	collect(&mut children);
 }
 
 /// Of those that have ended, or that somebody else has waited for, nothing is left.
 fn collect(children: &mut Vec<Child>) {
-    children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+	children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }

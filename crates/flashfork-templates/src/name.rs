@@ -13,34 +13,34 @@ pub struct Name(String);
 pub struct NameError;
 
 impl Name {
-    /// Of a socket in the directory, also one that is no template's yet.
-    pub(crate) fn of_socket(file: String) -> Name {
-        Name(file)
-    }
+	/// Of a socket in the directory, also one that is no template's yet.
+	pub(crate) fn of_socket(file: String) -> Name {
+		Name(file)
+	}
 
-    /// Its text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+	/// Its text.
+	#[must_use]
+	pub fn as_str(&self) -> &str {
+		&self.0
+	}
 }
 
 impl FromStr for Name {
-    type Err = NameError;
+	type Err = NameError;
 
-    fn from_str(text: &str) -> Result<Self, NameError> {
-        if is_name(text) { Ok(Name(text.to_owned())) } else { Err(NameError) }
-    }
+	fn from_str(text: &str) -> Result<Self, NameError> {
+		if is_name(text) { Ok(Name(text.to_owned())) } else { Err(NameError) }
+	}
 }
 
 impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+	fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+		f.write_str(&self.0)
+	}
 }
 
 impl AsRef<Path> for Name {
-    fn as_ref(&self) -> &Path {
-        Path::new(&self.0)
-    }
+	fn as_ref(&self) -> &Path {
+		Path::new(&self.0)
+	}
 }

@@ -6,13 +6,13 @@ use std::{fs::File, io, os::fd::AsRawFd, os::unix::fs::OpenOptionsExt, path::Pat
 /// Opens what can be read without waiting for somebody who writes: a file or a block device. What it is comes first: to
 /// be opened does something to other devices, and a terminal may become this process's own.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let place = place_of(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    if !matches!(FileType::from_raw_mode(fstat(&place)?.st_mode), FileType::RegularFile | FileType::BlockDevice) {
-        return Err(io::Error::other("it is neither a file nor a block device"));
-    }
-    // Nor for who has a lease of the file.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
-    fcntl_setfl(&file, OFlags::empty())?;
-    Ok(file)
+	let place = place_of(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+	if !matches!(FileType::from_raw_mode(fstat(&place)?.st_mode), FileType::RegularFile | FileType::BlockDevice) {
+		return Err(io::Error::other("it is neither a file nor a block device"));
+	}
+	// Nor for who has a lease of the file.
+	let flags = OFlags::NONBLOCK.bits().cast_signed();
+	let file = File::options().read(true).custom_flags(flags).open(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
+	fcntl_setfl(&file, OFlags::empty())?;
+	Ok(file)
 }

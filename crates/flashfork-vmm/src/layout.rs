@@ -63,29 +63,29 @@ pub const VIRTIO_IRQ: u32 = 16;
 
 /// Start of the window of virtio device `index`.
 pub const fn virtio_window(index: u8) -> u64 {
-    VIRTIO + VIRTIO_STRIDE * index as u64
+	VIRTIO + VIRTIO_STRIDE * index as u64
 }
 
 /// Interrupt of virtio device `index`.
 pub const fn virtio_irq(index: u8) -> u32 {
-    VIRTIO_IRQ + index as u32
+	VIRTIO_IRQ + index as u32
 }
 
 /// RAM of a guest with `bytes` of it: (guest-physical start, length), one part or two.
 pub fn ram(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
-    let low = (0, bytes.min(GAP));
-    let high = (HIGH_RAM, bytes.saturating_sub(GAP));
-    [low, high].into_iter().filter(|(_, length)| *length > 0)
+	let low = (0, bytes.min(GAP));
+	let high = (HIGH_RAM, bytes.saturating_sub(GAP));
+	[low, high].into_iter().filter(|(_, length)| *length > 0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+	use super::*;
 
-    #[test]
-    fn ram_leaves_the_gap_free() {
-        assert_eq!(ram(256 << 20).collect::<Vec<_>>(), [(0, 256 << 20)]);
-        assert_eq!(ram(GAP).collect::<Vec<_>>(), [(0, GAP)]);
-        assert_eq!(ram(4 << 30).collect::<Vec<_>>(), [(0, GAP), (HIGH_RAM, 1 << 30)]);
-    }
+	#[test]
+	fn ram_leaves_the_gap_free() {
+		assert_eq!(ram(256 << 20).collect::<Vec<_>>(), [(0, 256 << 20)]);
+		assert_eq!(ram(GAP).collect::<Vec<_>>(), [(0, GAP)]);
+		assert_eq!(ram(4 << 30).collect::<Vec<_>>(), [(0, GAP), (HIGH_RAM, 1 << 30)]);
+	}
 }

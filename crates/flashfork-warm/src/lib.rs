@@ -110,38 +110,38 @@ pub const WORDS_OF_UNFIT: usize = 504;
 struct Writer<const N: usize>([u8; N], usize);
 
 impl<const N: usize> Writer<N> {
-    fn new() -> Self {
-        Self([0; N], 0)
-    }
+	fn new() -> Self {
+		Self([0; N], 0)
+	}
 
-    fn put(mut self, number: u64) -> Self {
-        self.0[self.1..self.1 + 8].copy_from_slice(&number.to_ne_bytes());
-        self.1 += 8;
-        self
-    }
+	fn put(mut self, number: u64) -> Self {
+		self.0[self.1..self.1 + 8].copy_from_slice(&number.to_ne_bytes());
+		self.1 += 8;
+		self
+	}
 
-    fn bytes(mut self, bytes: &[u8]) -> Self {
-        self.0[self.1..self.1 + bytes.len()].copy_from_slice(bytes);
-        self.1 += bytes.len();
-        self
-    }
+	fn bytes(mut self, bytes: &[u8]) -> Self {
+		self.0[self.1..self.1 + bytes.len()].copy_from_slice(bytes);
+		self.1 += bytes.len();
+		self
+	}
 
-    fn signed(self, number: i32) -> Self {
-        self.put(i64::from(number) as u64)
-    }
+	fn signed(self, number: i32) -> Self {
+		self.put(i64::from(number) as u64)
+	}
 }
 
 /// Takes numbers from a message.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
-    fn get(&mut self) -> Option<u64> {
-        let (number, rest) = self.0.split_first_chunk::<8>()?;
-        self.0 = rest;
-        Some(u64::from_ne_bytes(*number))
-    }
+	fn get(&mut self) -> Option<u64> {
+		let (number, rest) = self.0.split_first_chunk::<8>()?;
+		self.0 = rest;
+		Some(u64::from_ne_bytes(*number))
+	}
 
-    fn signed(&mut self) -> Option<i32> {
-        i32::try_from(self.get()? as i64).ok()
-    }
+	fn signed(&mut self) -> Option<i32> {
+		i32::try_from(self.get()? as i64).ok()
+	}
 }

@@ -28,36 +28,36 @@ pub struct CClone(Clone);
 /// The pointers are NULL or valid, lists end with NULL; the descriptors are open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashfork_template_clone(
-    runtime: *const c_char,
-    name: *const c_char,
-    argv: *const *const c_char,
-    envp: *const *const c_char,
-    directory: *const c_char,
-    fds: *const c_int,
+	runtime: *const c_char,
+	name: *const c_char,
+	argv: *const *const c_char,
+	envp: *const *const c_char,
+	directory: *const c_char,
+	fds: *const c_int,
 ) -> *mut CClone {
-    // SAFETY: NULL or valid, the caller says.
-    let (place, arguments, variables) = unsafe { (place(runtime, name), strings(argv), strings(envp)) };
-    let made = place.and_then(|(names, name)| {
-        let template = Template::named(&names, name);
-        let mut run = variables.iter().fold(template.run().args(arguments), |run, variable| run.variable(variable));
-        // SAFETY: as the caller says.
-        unsafe {
-            if let Some(directory) = text(directory) {
-                run = run.current_dir(directory);
-            }
-            if let Some(fds) = fds.cast::<[c_int; 3]>().as_ref() {
-                run = run.streams(fds.map(|fd| (fd >= 0).then(|| BorrowedFd::borrow_raw(fd))));
-            }
-        }
-        Ok(run.start()?)
-    });
-    match made {
-        Ok(clone) => Box::into_raw(Box::new(CClone(clone))),
-        Err(Failure(text, errno)) => {
-            fail(&text, errno);
-            std::ptr::null_mut()
-        }
-    }
+	// SAFETY: NULL or valid, the caller says.
+	let (place, arguments, variables) = unsafe { (place(runtime, name), strings(argv), strings(envp)) };
+	let made = place.and_then(|(names, name)| {
+		let template = Template::named(&names, name);
+		let mut run = variables.iter().fold(template.run().args(arguments), |run, variable| run.variable(variable));
+		// SAFETY: as the caller says.
+		unsafe {
+			if let Some(directory) = text(directory) {
+				run = run.current_dir(directory);
+			}
+			if let Some(fds) = fds.cast::<[c_int; 3]>().as_ref() {
+				run = run.streams(fds.map(|fd| (fd >= 0).then(|| BorrowedFd::borrow_raw(fd))));
+			}
+		}
+		Ok(run.start()?)
+	});
+	match made {
+		Ok(clone) => Box::into_raw(Box::new(CClone(clone))),
+		Err(Failure(text, errno)) => {
+			fail(&text, errno);
+			std::ptr::null_mut()
+		}
+	}
 }
 
 /// The clone's process, which leads a process group of its own. It is a child of its template.
@@ -66,8 +66,8 @@ pub unsafe extern "C" fn flashfork_template_clone(
 /// The clone is one that `flashfork_template_clone` gave and nobody freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashfork_clone_pid(clone: *const CClone) -> pid_t {
-    // SAFETY: valid, the caller says.
-    unsafe { &*clone }.0.pid()
+	// SAFETY: valid, the caller says.
+	unsafe { &*clone }.0.pid()
 }
 
 /// A descriptor that can be read from the clone's end on, for poll(2). It stays the library's.
@@ -76,8 +76,8 @@ pub unsafe extern "C" fn flashfork_clone_pid(clone: *const CClone) -> pid_t {
 /// The clone is one that `flashfork_template_clone` gave and nobody freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashfork_clone_descriptor(clone: *const CClone) -> c_int {
-    // SAFETY: valid, the caller says.
-    unsafe { &*clone }.0.as_fd().as_raw_fd()
+	// SAFETY: valid, the caller says.
+	unsafe { &*clone }.0.as_fd().as_raw_fd()
 }
 
 /// Waits for the clone's end, at most `timeout_ms` milliseconds if that isn't negative; 0 only looks. `status` receives
@@ -91,22 +91,22 @@ pub unsafe extern "C" fn flashfork_clone_descriptor(clone: *const CClone) -> c_i
 /// The clone is one that `flashfork_template_clone` gave and nobody freed; `status` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashfork_clone_wait(clone: *const CClone, timeout_ms: i64, status: *mut c_int) -> c_int {
-    // SAFETY: valid, the caller says.
-    let (clone, status) = unsafe { (&(*clone).0, status.as_mut()) };
-    let (begin, limit) = (Instant::now(), u64::try_from(timeout_ms).ok().map(Duration::from_millis));
-    end(match clone.wait_for(limit) {
-        Ok(Some(ended)) => {
-            if let Some(status) = status {
-                *status = ended.into_raw();
-            }
-            Ok(())
-        }
-        Ok(None) if limit.is_some_and(|limit| begin.elapsed() >= limit) => {
-            Err(Failure("the clone runs; wait again".into(), libc::ETIMEDOUT))
-        }
-        Ok(None) => Err(Failure("a signal was handled while the clone was waited for; wait again".into(), libc::EINTR)),
-        Err(e) => Err(e.into()),
-    })
+	// SAFETY: valid, the caller says.
+	let (clone, status) = unsafe { (&(*clone).0, status.as_mut()) };
+	let (begin, limit) = (Instant::now(), u64::try_from(timeout_ms).ok().map(Duration::from_millis));
+	end(match clone.wait_for(limit) {
+		Ok(Some(ended)) => {
+			if let Some(status) = status {
+				*status = ended.into_raw();
+			}
+			Ok(())
+		}
+		Ok(None) if limit.is_some_and(|limit| begin.elapsed() >= limit) => {
+			Err(Failure("the clone runs; wait again".into(), libc::ETIMEDOUT))
+		}
+		Ok(None) => Err(Failure("a signal was handled while the clone was waited for; wait again".into(), libc::EINTR)),
+		Err(e) => Err(e.into()),
+	})
 }
 
 /// Has the template send the clone a signal; if `group` is not 0, its whole process group, as a terminal would. Nobody
@@ -118,12 +118,12 @@ pub unsafe extern "C" fn flashfork_clone_wait(clone: *const CClone, timeout_ms: 
 /// The clone is one that `flashfork_template_clone` gave and nobody freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashfork_clone_signal(clone: *const CClone, signal: c_int, group: c_int) -> c_int {
-    if !(1..=64).contains(&signal) {
-        return fail("a signal is a number from 1 to 64", libc::EINVAL);
-    }
-    // SAFETY: valid, the caller says.
-    let sent = unsafe { &*clone }.0.signal(signal, group != 0);
-    end(sent.map_err(|e| Failure(format!("can't send the clone a signal: {e}"), e.raw_os_error().unwrap_or(libc::EIO))))
+	if !(1..=64).contains(&signal) {
+		return fail("a signal is a number from 1 to 64", libc::EINVAL);
+	}
+	// SAFETY: valid, the caller says.
+	let sent = unsafe { &*clone }.0.signal(signal, group != 0);
+	end(sent.map_err(|e| Failure(format!("can't send the clone a signal: {e}"), e.raw_os_error().unwrap_or(libc::EIO))))
 }
 
 /// Lets go of a clone. One that still runs is killed, with its process group; so it is when this process ends. NULL is
@@ -133,8 +133,8 @@ pub unsafe extern "C" fn flashfork_clone_signal(clone: *const CClone, signal: c_
 /// The clone is NULL or one that `flashfork_template_clone` gave and nobody freed; nobody uses it any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashfork_clone_free(clone: *mut CClone) {
-    if !clone.is_null() {
-        // SAFETY: made by `flashfork_template_clone`, used for the last time.
-        drop(unsafe { Box::from_raw(clone) });
-    }
+	if !clone.is_null() {
+		// SAFETY: made by `flashfork_template_clone`, used for the last time.
+		drop(unsafe { Box::from_raw(clone) });
+	}
 }

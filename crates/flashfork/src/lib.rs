@@ -68,6 +68,6 @@ pub use on_clone::on_clone;
 pub use ready::ready;
 pub use region::{Region, RegionError};
 pub use seal::{
-    Forked, Pages, Pauses, SealOptions, SealReport, Stats, Threads, VmaReport, exclude, fork, seal, stats, unseal,
+	Forked, Pages, Pauses, SealOptions, SealReport, Stats, Threads, VmaReport, exclude, fork, seal, stats, unseal,
 };
 pub use snapshot::{SnapshotError, SnapshotOptions, discard_snapshot, restore, snapshot};

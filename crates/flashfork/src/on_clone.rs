@@ -26,20 +26,20 @@ type OnClone = unsafe extern "C" fn(Hook, *mut c_void) -> c_int;
 /// # Errors
 /// When there are 64 already, or no thread can be started.
 pub fn on_clone<F: Fn() -> io::Result<()> + Send + Sync + 'static>(run: F) -> io::Result<()> {
-    unsafe extern "C" fn call<F: Fn() -> io::Result<()>>(run: *mut c_void) -> c_int {
-        // SAFETY: the box of this type given below, which is never freed.
-        let run = unsafe { &*run.cast::<F>() };
-        c_int::from(run().is_err())
-    }
-    let run = Box::into_raw(Box::new(run));
-    // SAFETY: `call` is for a box of this type, and `run` may be called from any thread.
-    if unsafe { in_shim(call::<F>, run.cast()) } == 0 {
-        return Ok(());
-    }
-    let failed = io::Error::last_os_error();
-    // SAFETY: it was not taken.
-    drop(unsafe { Box::from_raw(run) });
-    Err(failed)
+	unsafe extern "C" fn call<F: Fn() -> io::Result<()>>(run: *mut c_void) -> c_int {
+		// SAFETY: the box of this type given below, which is never freed.
+		let run = unsafe { &*run.cast::<F>() };
+		c_int::from(run().is_err())
+	}
+	let run = Box::into_raw(Box::new(run));
+	// SAFETY: `call` is for a box of this type, and `run` may be called from any thread.
+	if unsafe { in_shim(call::<F>, run.cast()) } == 0 {
+		return Ok(());
+	}
+	let failed = io::Error::last_os_error();
+	// SAFETY: it was not taken.
+	drop(unsafe { Box::from_raw(run) });
+	Err(failed)
 }
 
 /// Tells the shim, if it is there. 0, or -1 with `errno`.
@@ -47,16 +47,16 @@ pub fn on_clone<F: Fn() -> io::Result<()> + Send + Sync + 'static>(run: F) -> io
 /// # Safety
 /// `run` may be called with `with`, in any clone, from its own thread.
 pub(crate) unsafe fn in_shim(run: Hook, with: *mut c_void) -> c_int {
-    symbol(ON_CLONE).map_or(0, |on_clone| {
-        // SAFETY: the shim defines this symbol with this type; the caller answers for the rest.
-        unsafe { std::mem::transmute::<*mut c_void, OnClone>(on_clone)(run, with) }
-    })
+	symbol(ON_CLONE).map_or(0, |on_clone| {
+		// SAFETY: the shim defines this symbol with this type; the caller answers for the rest.
+		unsafe { std::mem::transmute::<*mut c_void, OnClone>(on_clone)(run, with) }
+	})
 }
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn without_a_shim_nothing_is_run() {
-        super::on_clone(|| panic!("there are no clones")).unwrap();
-    }
+	#[test]
+	fn without_a_shim_nothing_is_run() {
+		super::on_clone(|| panic!("there are no clones")).unwrap();
+	}
 }

@@ -21,18 +21,18 @@ type Ready = unsafe extern "C" fn(*mut libc::c_int, *mut *mut *mut libc::c_char)
 /// says why. No thread may hold on to strings of the environment, which is replaced.
 #[must_use]
 pub unsafe fn ready() -> Option<Vec<OsString>> {
-    // A failure would be told by the program's next output.
-    let _ = std::io::Write::flush(&mut std::io::stdout());
-    let (mut count, mut none) = (0, std::ptr::null_mut());
-    let mut arguments = &raw mut none;
-    // SAFETY: a table of no strings, as main's are.
-    if unsafe { in_shim(&raw mut count, &raw mut arguments) } != 1 {
-        return None;
-    }
-    let count = usize::try_from(count).unwrap_or_default();
-    // SAFETY: the shim's table, and strings in it that are never freed.
-    let strings = (0..count).map(|i| unsafe { CStr::from_ptr(*arguments.add(i)) });
-    Some(strings.map(|string| OsStr::from_bytes(string.to_bytes()).to_owned()).collect())
+	// A failure would be told by the program's next output.
+	let _ = std::io::Write::flush(&mut std::io::stdout());
+	let (mut count, mut none) = (0, std::ptr::null_mut());
+	let mut arguments = &raw mut none;
+	// SAFETY: a table of no strings, as main's are.
+	if unsafe { in_shim(&raw mut count, &raw mut arguments) } != 1 {
+		return None;
+	}
+	let count = usize::try_from(count).unwrap_or_default();
+	// SAFETY: the shim's table, and strings in it that are never freed.
+	let strings = (0..count).map(|i| unsafe { CStr::from_ptr(*arguments.add(i)) });
+	Some(strings.map(|string| OsStr::from_bytes(string.to_bytes()).to_owned()).collect())
 }
 
 /// Asks the shim, if it is there; 0 where there is nothing to wait for.
@@ -40,17 +40,17 @@ pub unsafe fn ready() -> Option<Vec<OsString>> {
 /// # Safety
 /// As [`ready`]; the pointers are null, or those of `main`.
 pub(crate) unsafe fn in_shim(argc: *mut libc::c_int, argv: *mut *mut *mut libc::c_char) -> libc::c_int {
-    symbol(READY).map_or(0, |ready| {
-        // SAFETY: the shim defines this symbol with this type; the caller answers for the rest.
-        unsafe { std::mem::transmute::<*mut libc::c_void, Ready>(ready)(argc, argv) }
-    })
+	symbol(READY).map_or(0, |ready| {
+		// SAFETY: the shim defines this symbol with this type; the caller answers for the rest.
+		unsafe { std::mem::transmute::<*mut libc::c_void, Ready>(ready)(argc, argv) }
+	})
 }
 
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn without_a_shim_there_is_nothing_to_wait_for() {
-        // SAFETY: nothing is forked.
-        assert_eq!(unsafe { super::ready() }, None);
-    }
+	#[test]
+	fn without_a_shim_there_is_nothing_to_wait_for() {
+		// SAFETY: nothing is forked.
+		assert_eq!(unsafe { super::ready() }, None);
+	}
 }

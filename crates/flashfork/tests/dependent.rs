@@ -57,20 +57,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 #[test]
 fn a_program_that_is_not_optimised_seals() {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dependent");
-    fs::create_dir_all(place.join("src")).unwrap();
-    fs::write(place.join("Cargo.toml"), MANIFEST.replace("PATH", own.to_str().unwrap())).unwrap();
-    fs::write(place.join("src/main.rs"), PROGRAM).unwrap();
-    // The versions that are here already.
-    fs::copy(own.join("../../Cargo.lock"), place.join("Cargo.lock")).unwrap();
-    let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--offline", "--manifest-path"])
-        .arg(place.join("Cargo.toml"))
-        .env("CARGO_TARGET_DIR", place.join("target"))
-        .env_remove("RUSTFLAGS")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && output.stdout == b"well\n", "{}\n{said}", output.status);
+	let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+	let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dependent");
+	fs::create_dir_all(place.join("src")).unwrap();
+	fs::write(place.join("Cargo.toml"), MANIFEST.replace("PATH", own.to_str().unwrap())).unwrap();
+	fs::write(place.join("src/main.rs"), PROGRAM).unwrap();
+	// The versions that are here already.
+	fs::copy(own.join("../../Cargo.lock"), place.join("Cargo.lock")).unwrap();
+	let output = Command::new(env!("CARGO"))
+		.args(["run", "--quiet", "--offline", "--manifest-path"])
+		.arg(place.join("Cargo.toml"))
+		.env("CARGO_TARGET_DIR", place.join("target"))
+		.env_remove("RUSTFLAGS")
+		.output()
+		.unwrap();
+	let said = String::from_utf8_lossy(&output.stderr);
+	assert!(output.status.success() && output.stdout == b"well\n", "{}\n{said}", output.status);
 }

@@ -20,30 +20,30 @@ static IN_ARENA: AtomicUsize = AtomicUsize::new(LARGE);
 
 /// Makes the arena a small one; before anything is mapped.
 pub fn be_small() {
-    IN_ARENA.store(SMALL, Relaxed);
+	IN_ARENA.store(SMALL, Relaxed);
 }
 
 /// Whether the arena is a small one.
 pub fn is_small() -> bool {
-    arena_pages() == SMALL
+	arena_pages() == SMALL
 }
 
 pub fn arena_pages() -> usize {
-    IN_ARENA.load(Relaxed)
+	IN_ARENA.load(Relaxed)
 }
 
 /// The first page of the heap; the one before is never mapped, so that no range runs across.
 pub fn heap() -> usize {
-    arena_pages() + 1
+	arena_pages() + 1
 }
 
 /// Pages the heap may grow to.
 pub fn heap_pages() -> usize {
-    if is_small() { SMALL_HEAP } else { LARGE_HEAP }
+	if is_small() { SMALL_HEAP } else { LARGE_HEAP }
 }
 
 pub fn pages() -> usize {
-    heap() + heap_pages()
+	heap() + heap_pages()
 }
 
 /// From one arena to the next, where each thread has its own: 4 GB, far more than an arena and what lies behind it.
@@ -52,38 +52,38 @@ const APART: usize = 4 << 30;
 /// Where an arena and the heap under test start in this process.
 #[derive(Clone, Copy)]
 pub struct Space {
-    base: usize,
-    heap: usize,
+	base: usize,
+	heap: usize,
 }
 
 impl Space {
-    pub fn new(heap: usize) -> Space {
-        assert!(heap.is_multiple_of(PAGE) && !(ARENA..ARENA + arena_pages() * PAGE).contains(&heap));
-        Space { base: ARENA, heap }
-    }
+	pub fn new(heap: usize) -> Space {
+		assert!(heap.is_multiple_of(PAGE) && !(ARENA..ARENA + arena_pages() * PAGE).contains(&heap));
+		Space { base: ARENA, heap }
+	}
 
-    /// Its own arena for the thread of this number, from 1; its heap never holds anything.
-    pub fn of_thread(number: usize) -> Space {
-        let base = ARENA + number * APART;
-        Space { base, heap: base + APART / 2 }
-    }
+	/// Its own arena for the thread of this number, from 1; its heap never holds anything.
+	pub fn of_thread(number: usize) -> Space {
+		let base = ARENA + number * APART;
+		Space { base, heap: base + APART / 2 }
+	}
 
-    pub fn addr(&self, page: usize) -> usize {
-        if page < heap() { self.base + page * PAGE } else { self.heap + (page - heap()) * PAGE }
-    }
+	pub fn addr(&self, page: usize) -> usize {
+		if page < heap() { self.base + page * PAGE } else { self.heap + (page - heap()) * PAGE }
+	}
 
-    /// The page at an address, if it is one of ours.
-    pub fn page(&self, addr: usize) -> Option<usize> {
-        self.overlap(addr, addr + 1).map(|pages| pages.start)
-    }
+	/// The page at an address, if it is one of ours.
+	pub fn page(&self, addr: usize) -> Option<usize> {
+		self.overlap(addr, addr + 1).map(|pages| pages.start)
+	}
 
-    /// The pages of ours that a mapping covers.
-    pub fn overlap(&self, start: usize, end: usize) -> Option<Range<usize>> {
-        let within = |first: usize, pages: usize| {
-            let (from, to) = (start.max(first), end.min(first + pages * PAGE));
-            (from < to).then(|| (from - first) / PAGE..(to - first).div_ceil(PAGE))
-        };
-        let heap = within(self.heap, heap_pages()).map(|r| heap() + r.start..heap() + r.end);
-        within(self.base, arena_pages()).or(heap)
-    }
+	/// The pages of ours that a mapping covers.
+	pub fn overlap(&self, start: usize, end: usize) -> Option<Range<usize>> {
+		let within = |first: usize, pages: usize| {
+			let (from, to) = (start.max(first), end.min(first + pages * PAGE));
+			(from < to).then(|| (from - first) / PAGE..(to - first).div_ceil(PAGE))
+		};
+		let heap = within(self.heap, heap_pages()).map(|r| heap() + r.start..heap() + r.end);
+		within(self.base, arena_pages()).or(heap)
+	}
 }

@@ -29,12 +29,12 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # Errors
 /// The process is not there, ends meanwhile or denies access; a copy of its memory doesn't fit.
 pub fn visit(pid: i32, during: Duration, interrupted: &dyn Fn() -> bool) -> Result<Change, AdviseError> {
-    let before = look(pid)?;
-    let begin = Instant::now();
-    while begin.elapsed() < during && !interrupted() {
-        std::thread::sleep(LOOK.min(during));
-    }
-    second_look(pid, &before)
+	let before = look(pid)?;
+	let begin = Instant::now();
+	while begin.elapsed() < during && !interrupted() {
+		std::thread::sleep(LOOK.min(during));
+	}
+	second_look(pid, &before)
 }
 
 /// The memory of the process `pid`, which is stopped meanwhile, if a copy fits.
@@ -42,23 +42,23 @@ pub fn visit(pid: i32, during: Duration, interrupted: &dyn Fn() -> bool) -> Resu
 /// # Errors
 /// As for [`visit`].
 pub fn look(pid: i32) -> Result<Snapshot, AdviseError> {
-    // Asked first: nothing of it is stopped that can't be looked at.
-    if populated(pid)? == 0 {
-        let why = format!("process {pid} has no memory of its own to look at: it is a kernel thread or dead");
-        return Err(AdviseError::Unable(why));
-    }
-    let _stopped = Stopped::hold(pid)?;
-    let needed = populated(pid)?;
-    let needed = needed + needed / 4;
-    let Headroom { available, limit } = headroom()?;
-    if needed > available {
-        let (needed, available) = (show(needed), show(available));
-        return Err(AdviseError::Unable(format!(
-            "a copy of the memory of process {pid} needs {needed} of memory and {available} are free ({limit}); free \
+	// Asked first: nothing of it is stopped that can't be looked at.
+	if populated(pid)? == 0 {
+		let why = format!("process {pid} has no memory of its own to look at: it is a kernel thread or dead");
+		return Err(AdviseError::Unable(why));
+	}
+	let _stopped = Stopped::hold(pid)?;
+	let needed = populated(pid)?;
+	let needed = needed + needed / 4;
+	let Headroom { available, limit } = headroom()?;
+	if needed > available {
+		let (needed, available) = (show(needed), show(available));
+		return Err(AdviseError::Unable(format!(
+			"a copy of the memory of process {pid} needs {needed} of memory and {available} are free ({limit}); free \
              memory"
-        )));
-    }
-    Snapshot::of(pid)
+		)));
+	}
+	Snapshot::of(pid)
 }
 
 /// What has changed in the process `pid` since `before`. It is stopped meanwhile.
@@ -66,11 +66,11 @@ pub fn look(pid: i32) -> Result<Snapshot, AdviseError> {
 /// # Errors
 /// As for [`visit`].
 pub fn second_look(pid: i32, before: &Snapshot) -> Result<Change, AdviseError> {
-    let _stopped = Stopped::hold(pid)?;
-    before.compare(pid)
+	let _stopped = Stopped::hold(pid)?;
+	before.compare(pid)
 }
 
 /// How much memory this process can still take.
 pub(crate) fn headroom() -> Result<Headroom, AdviseError> {
-    Headroom::now().map_err(|error| AdviseError::system("read how much memory is available", error))
+	Headroom::now().map_err(|error| AdviseError::system("read how much memory is available", error))
 }

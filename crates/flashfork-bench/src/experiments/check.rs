@@ -15,23 +15,23 @@ pub const EXPERIMENT: &str = "check";
 #[derive(Clone, Default, clap::Args)]
 #[command(after_help = "Example: flashfork bench check")]
 pub struct CheckOptions {
-    /// Two runs of each tool instead of five
-    #[arg(long)]
-    pub quick: bool,
+	/// Two runs of each tool instead of five
+	#[arg(long)]
+	pub quick: bool,
 }
 
 impl Experiment for CheckOptions {
-    const NAME: &'static str = EXPERIMENT;
-    const ABOUT: &'static str =
-        "Our figures beside those of stress-ng, hyperfine, perf and lmbench, in the same minute";
-    const PAGE: fn(&Document) -> String = report::render_all;
+	const NAME: &'static str = EXPERIMENT;
+	const ABOUT: &'static str =
+		"Our figures beside those of stress-ng, hyperfine, perf and lmbench, in the same minute";
+	const PAGE: fn(&Document) -> String = report::render_all;
 
-    fn measure(&self, run: &mut Run) -> Result {
-        rounds::measure(self, run)
-    }
+	fn measure(&self, run: &mut Run) -> Result {
+		rounds::measure(self, run)
+	}
 
-    fn in_all(quick: bool) -> Option<(Self, u64)> {
-        let options = Self { quick };
-        Some((options, if quick { 20 } else { 50 }))
-    }
+	fn in_all(quick: bool) -> Option<(Self, u64)> {
+		let options = Self { quick };
+		Some((options, if quick { 20 } else { 50 }))
+	}
 }

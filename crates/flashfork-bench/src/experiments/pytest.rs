@@ -23,55 +23,55 @@ pub const EXPERIMENT: &str = "pytest";
 #[command(after_help = "Example: flashfork bench pytest --python venv/bin/python --suites small\n\
                   scripts/python-bench, in the source, makes environments for --python and --forked-python and brings a --real suite.")]
 pub struct PytestOptions {
-    /// The Python to run tests with: it has pytest, pytest-xdist, numpy, pandas and flashfork
-    #[arg(long, value_name = "PYTHON", default_value = "python3")]
-    pub python: PathBuf,
+	/// The Python to run tests with: it has pytest, pytest-xdist, numpy, pandas and flashfork
+	#[arg(long, value_name = "PYTHON", default_value = "python3")]
+	pub python: PathBuf,
 
-    /// Another Python, with pytest-forked and a pytest that it works with
-    #[arg(long, value_name = "PYTHON")]
-    pub forked_python: Option<PathBuf>,
+	/// Another Python, with pytest-forked and a pytest that it works with
+	#[arg(long, value_name = "PYTHON")]
+	pub forked_python: Option<PathBuf>,
 
-    /// The directory of a real suite of tests, in which pytest is run without further arguments
-    #[arg(long, value_name = "DIR")]
-    pub real: Option<PathBuf>,
+	/// The directory of a real suite of tests, in which pytest is run without further arguments
+	#[arg(long, value_name = "DIR")]
+	pub real: Option<PathBuf>,
 
-    /// A wheel of the package, to time its installation until the first clone
-    #[arg(long, value_name = "FILE")]
-    pub wheel: Option<PathBuf>,
+	/// A wheel of the package, to time its installation until the first clone
+	#[arg(long, value_name = "FILE")]
+	pub wheel: Option<PathBuf>,
 
-    /// The suites [default: all that can be run]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
-    pub suites: Option<Vec<Suite>>,
+	/// The suites [default: all that can be run]
+	#[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+	pub suites: Option<Vec<Suite>>,
 
-    /// Workers of xdist, and of --clones
-    #[arg(long, value_name = "N", default_value = "2")]
-    pub workers: NonZeroU32,
+	/// Workers of xdist, and of --clones
+	#[arg(long, value_name = "N", default_value = "2")]
+	pub workers: NonZeroU32,
 
-    /// What the session fixture holds
-    #[arg(long, value_name = "SIZE", default_value = "1G")]
-    pub size: Size,
+	/// What the session fixture holds
+	#[arg(long, value_name = "SIZE", default_value = "1G")]
+	pub size: Size,
 
-    /// Fewer runs and smaller suites
-    #[arg(long)]
-    pub quick: bool,
+	/// Fewer runs and smaller suites
+	#[arg(long)]
+	pub quick: bool,
 }
 
 impl PytestOptions {
-    pub fn suites(&self) -> Vec<Suite> {
-        asked_of(self.suites.as_deref())
-    }
+	pub fn suites(&self) -> Vec<Suite> {
+		asked_of(self.suites.as_deref())
+	}
 
-    fn effort(&self) -> Effort {
-        if self.quick { Effort { warm_up: 1, ..Effort::rounds(1) } } else { Effort::precise(0.03, 6..=12, 900) }
-    }
+	fn effort(&self) -> Effort {
+		if self.quick { Effort { warm_up: 1, ..Effort::rounds(1) } } else { Effort::precise(0.03, 6..=12, 900) }
+	}
 }
 
 impl Experiment for PytestOptions {
-    const NAME: &'static str = EXPERIMENT;
-    const ABOUT: &'static str = "Tests in Python: pytest alone, xdist, pytest-forked, and tests in clones";
-    const PAGE: fn(&Document) -> String = report::render_all;
+	const NAME: &'static str = EXPERIMENT;
+	const ABOUT: &'static str = "Tests in Python: pytest alone, xdist, pytest-forked, and tests in clones";
+	const PAGE: fn(&Document) -> String = report::render_all;
 
-    fn measure(&self, run: &mut Run) -> Result {
-        rounds::measure(self, run)
-    }
+	fn measure(&self, run: &mut Run) -> Result {
+		rounds::measure(self, run)
+	}
 }

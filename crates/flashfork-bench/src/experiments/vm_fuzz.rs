@@ -29,69 +29,69 @@ const RESERVE: u64 = 512 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
 enum Way {
-    #[strum(serialize = "rollback, copying")]
-    Copy,
-    #[strum(serialize = "rollback, dropping")]
-    Drop,
-    Clone,
-    Boot,
+	#[strum(serialize = "rollback, copying")]
+	Copy,
+	#[strum(serialize = "rollback, dropping")]
+	Drop,
+	Clone,
+	Boot,
 }
 
 #[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-fuzz --size 256M --pages 200")]
 pub struct VmFuzzOptions {
-    /// Fork a QEMU that runs Linux, as the paper does, and have its children make system calls; it takes --size, too
-    #[arg(long, conflicts_with = "pages")]
-    pub qemu: bool,
+	/// Fork a QEMU that runs Linux, as the paper does, and have its children make system calls; it takes --size, too
+	#[arg(long, conflicts_with = "pages")]
+	pub qemu: bool,
 
-    /// With --qemu: keep that machine in this directory, for afl-fuzz (docs/FUZZING.md); one that is there is used
-    #[arg(long, requires = "qemu", value_name = "DIR")]
-    pub keep: Option<PathBuf>,
+	/// With --qemu: keep that machine in this directory, for afl-fuzz (docs/FUZZING.md); one that is there is used
+	#[arg(long, requires = "qemu", value_name = "DIR")]
+	pub keep: Option<PathBuf>,
 
-    /// The guest's memory: a multiple of 2M from 16M to 3G
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
-    pub size: Size,
+	/// The guest's memory: a multiple of 2M from 16M to 3G
+	#[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+	pub size: Size,
 
-    /// Pages that an execution writes: even numbers up to 2000
-    #[arg(long, value_delimiter = ',', value_name = "N,...", default_values_t = [20, 200, 2000], value_parser = pages)]
-    pub pages: Vec<u32>,
+	/// Pages that an execution writes: even numbers up to 2000
+	#[arg(long, value_delimiter = ',', value_name = "N,...", default_values_t = [20, 200, 2000], value_parser = pages)]
+	pub pages: Vec<u32>,
 
-    /// Rounds of interleaved executions; more rounds, tighter intervals [default: 20, with --quick 6]
-    #[arg(long, value_name = "N", value_parser = count(1..=100_000))]
-    pub rounds: Option<u32>,
+	/// Rounds of interleaved executions; more rounds, tighter intervals [default: 20, with --quick 6]
+	#[arg(long, value_name = "N", value_parser = count(1..=100_000))]
+	pub rounds: Option<u32>,
 
-    /// Fewer rounds
-    #[arg(long)]
-    pub quick: bool,
+	/// Fewer rounds
+	#[arg(long)]
+	pub quick: bool,
 }
 
 impl VmFuzzOptions {
-    fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.quick { 6 } else { 20 }) as usize
-    }
+	fn rounds(&self) -> usize {
+		self.rounds.unwrap_or(if self.quick { 6 } else { 20 }) as usize
+	}
 }
 
 /// So many can be written.
 fn pages(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(pages) if (2..=MOST).contains(&pages) && pages % 2 == 0 => Ok(pages),
-        _ => Err(format!("{text} is no even number from 2 to {MOST}")),
-    }
+	match text.parse() {
+		Ok(pages) if (2..=MOST).contains(&pages) && pages % 2 == 0 => Ok(pages),
+		_ => Err(format!("{text} is no even number from 2 to {MOST}")),
+	}
 }
 
 impl Experiment for VmFuzzOptions {
-    const NAME: &'static str = EXPERIMENT;
-    const ABOUT: &'static str =
-        "What fuzzing takes in virtual machines that are taken back, cloned or booted each time";
-    const PAGE: fn(&Document) -> String =
-        |document| qemu::render(document).unwrap_or_else(|| report::render_all(document));
+	const NAME: &'static str = EXPERIMENT;
+	const ABOUT: &'static str =
+		"What fuzzing takes in virtual machines that are taken back, cloned or booted each time";
+	const PAGE: fn(&Document) -> String =
+		|document| qemu::render(document).unwrap_or_else(|| report::render_all(document));
 
-    fn measure(&self, run: &mut Run) -> Result {
-        if self.qemu {
-            return qemu::measure(self, run);
-        }
-        let host = Host::open(run.here)?;
-        memory::require(&memory::headroom()?, format!("a template of {}", self.size), 2 * self.size.0 + RESERVE)?;
-        execution::measure(&host, self, run)
-    }
+	fn measure(&self, run: &mut Run) -> Result {
+		if self.qemu {
+			return qemu::measure(self, run);
+		}
+		let host = Host::open(run.here)?;
+		memory::require(&memory::headroom()?, format!("a template of {}", self.size), 2 * self.size.0 + RESERVE)?;
+		execution::measure(&host, self, run)
+	}
 }

@@ -36,64 +36,64 @@ const RESERVE: u64 = 1 << 30;
 #[command(after_help = "Example: flashfork bench vm-jobs --jobs java --quick; where KVM boots no Linux guests: \
                         scripts/bench-vm-lab vm-jobs --quick")]
 pub struct VmJobsOptions {
-    /// Which jobs: a compilation, a Java program's, or both in turn
-    #[arg(long, value_delimiter = ',', value_enum, value_name = "JOB,...", default_values_t = Work::VARIANTS.to_vec())]
-    pub jobs: Vec<Work>,
+	/// Which jobs: a compilation, a Java program's, or both in turn
+	#[arg(long, value_delimiter = ',', value_enum, value_name = "JOB,...", default_values_t = Work::VARIANTS.to_vec())]
+	pub jobs: Vec<Work>,
 
-    /// Rounds of interleaved batches; more rounds, tighter intervals [default: 8, with --quick 2]
-    #[arg(long, value_name = "N", value_parser = count(1..=100_000))]
-    pub rounds: Option<u32>,
+	/// Rounds of interleaved batches; more rounds, tighter intervals [default: 8, with --quick 2]
+	#[arg(long, value_name = "N", value_parser = count(1..=100_000))]
+	pub rounds: Option<u32>,
 
-    /// Fewer rounds
-    #[arg(long)]
-    pub quick: bool,
+	/// Fewer rounds
+	#[arg(long)]
+	pub quick: bool,
 }
 
 impl VmJobsOptions {
-    /// Each once, in table order.
-    pub fn works(&self) -> Vec<Work> {
-        asked_of(Some(&self.jobs))
-    }
+	/// Each once, in table order.
+	pub fn works(&self) -> Vec<Work> {
+		asked_of(Some(&self.jobs))
+	}
 
-    fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.quick { 2 } else { 8 }) as usize
-    }
+	fn rounds(&self) -> usize {
+		self.rounds.unwrap_or(if self.quick { 2 } else { 8 }) as usize
+	}
 }
 
 impl Experiment for VmJobsOptions {
-    const NAME: &'static str = EXPERIMENT;
-    const ABOUT: &'static str = "What jobs in virtual machines take that were booted, cloned and rolled back";
-    const PAGE: fn(&Document) -> String = report::render_all;
+	const NAME: &'static str = EXPERIMENT;
+	const ABOUT: &'static str = "What jobs in virtual machines take that were booted, cloned and rolled back";
+	const PAGE: fn(&Document) -> String = report::render_all;
 
-    fn measure(&self, run: &mut Run) -> Result {
-        let host = Host::open(run.here)?;
-        let works = self.works();
-        let kinds = ascending(works.iter().flat_map(|work| work.kinds()).copied());
-        // Templates on pages of both kinds.
-        let needed = 2 * kinds.iter().map(|kind| kind.memory()).sum::<u64>() + RESERVE;
-        memory::require(&memory::headroom()?, "templates and their clones".to_owned(), needed)?;
-        let image = run.here.cache("bench")?.join("vm-jobs.ext4");
-        let disk = File::open(&image).map_err(|error| {
-            unable!("no disk for the guests at {}: {error}; make it with scripts/vm-jobs-image", image.display())
-        })?;
-        let guest = linux::guest(run)?;
-        run.begin("templates of guests that wait for jobs", kinds.len() as u64);
-        let mut guests = Guests::new(&host, guest, disk);
-        for kind in kinds {
-            run.go_on()?;
-            let huge_fraction = guests.add(kind)?;
-            if guests.template(kind, MemoryPages::Thp).is_none() {
-                let why = format!("only {:.0} % of it got 2 MB pages", huge_fraction * 100.0);
-                run.leave_out(format!("{}, template on 2 MB pages", kind.as_ref()), why);
-            }
-            run.step();
-        }
-        let all = works.iter().flat_map(|work| Method::ALL.map(|method| Cell { work: *work, method }));
-        let cells: Vec<Cell> = all.filter(|cell| guests.can(*cell)).collect();
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let (stage, effort) = ("interleaved rounds of jobs", Effort::rounds(self.rounds()));
-        let taken = run
-            .sample(stage, effort, cells.len(), cells.len() as u64, |cell, _| jobs::batch(&guests, cells[cell], cpus));
-        taken.keep(run, |cell, measure| cells[cell].row(cpus, measure))
-    }
+	fn measure(&self, run: &mut Run) -> Result {
+		let host = Host::open(run.here)?;
+		let works = self.works();
+		let kinds = ascending(works.iter().flat_map(|work| work.kinds()).copied());
+		// Templates on pages of both kinds.
+		let needed = 2 * kinds.iter().map(|kind| kind.memory()).sum::<u64>() + RESERVE;
+		memory::require(&memory::headroom()?, "templates and their clones".to_owned(), needed)?;
+		let image = run.here.cache("bench")?.join("vm-jobs.ext4");
+		let disk = File::open(&image).map_err(|error| {
+			unable!("no disk for the guests at {}: {error}; make it with scripts/vm-jobs-image", image.display())
+		})?;
+		let guest = linux::guest(run)?;
+		run.begin("templates of guests that wait for jobs", kinds.len() as u64);
+		let mut guests = Guests::new(&host, guest, disk);
+		for kind in kinds {
+			run.go_on()?;
+			let huge_fraction = guests.add(kind)?;
+			if guests.template(kind, MemoryPages::Thp).is_none() {
+				let why = format!("only {:.0} % of it got 2 MB pages", huge_fraction * 100.0);
+				run.leave_out(format!("{}, template on 2 MB pages", kind.as_ref()), why);
+			}
+			run.step();
+		}
+		let all = works.iter().flat_map(|work| Method::ALL.map(|method| Cell { work: *work, method }));
+		let cells: Vec<Cell> = all.filter(|cell| guests.can(*cell)).collect();
+		let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+		let (stage, effort) = ("interleaved rounds of jobs", Effort::rounds(self.rounds()));
+		let taken = run
+			.sample(stage, effort, cells.len(), cells.len() as u64, |cell, _| jobs::batch(&guests, cells[cell], cpus));
+		taken.keep(run, |cell, measure| cells[cell].row(cpus, measure))
+	}
 }

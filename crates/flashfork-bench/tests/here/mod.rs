@@ -13,48 +13,48 @@ use libtest_mimic::{Arguments, Trial};
 pub struct Here;
 
 impl Places for Here {
-    fn command(&self) -> Result<PathBuf> {
-        Ok(built("flashfork"))
-    }
+	fn command(&self) -> Result<PathBuf> {
+		Ok(built("flashfork"))
+	}
 
-    fn shim(&self) -> Result<PathBuf> {
-        Ok(flashfork_tests::shim::path().to_path_buf())
-    }
+	fn shim(&self) -> Result<PathBuf> {
+		Ok(flashfork_tests::shim::path().to_path_buf())
+	}
 
-    fn shell(&self) -> Result<PathBuf> {
-        Ok(built("flashfork-shell"))
-    }
+	fn shell(&self) -> Result<PathBuf> {
+		Ok(built("flashfork-shell"))
+	}
 
-    fn agent(&self) -> Result<PathBuf> {
-        Ok(built("flashfork-agent"))
-    }
+	fn agent(&self) -> Result<PathBuf> {
+		Ok(built("flashfork-agent"))
+	}
 
-    fn cache(&self, name: &str) -> Result<PathBuf> {
-        Ok(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
-    }
+	fn cache(&self, name: &str) -> Result<PathBuf> {
+		Ok(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
+	}
 }
 
 /// Runs an experiment, with its options as on the command line.
 pub fn run(command: &str, progress: &mut dyn Progress) -> Result<Outcome> {
-    run_words(command.split(' '), progress)
+	run_words(command.split(' '), progress)
 }
 
 /// The same of words that may have blanks.
 pub fn run_words<'a>(words: impl IntoIterator<Item = &'a str>, progress: &mut dyn Progress) -> Result<Outcome> {
-    let mut words = words.into_iter();
-    let name = words.next();
-    let entry = ALL.iter().find(|entry| Some(entry.name) == name).expect("an experiment");
-    let matches = entry.command().no_binary_name(true).try_get_matches_from(words).map_err(BenchError::unable)?;
-    entry.parse(&matches).map_err(BenchError::unable)?(&Here, progress)
+	let mut words = words.into_iter();
+	let name = words.next();
+	let entry = ALL.iter().find(|entry| Some(entry.name) == name).expect("an experiment");
+	let matches = entry.command().no_binary_name(true).try_get_matches_from(words).map_err(BenchError::unable)?;
+	entry.parse(&matches).map_err(BenchError::unable)?(&Here, progress)
 }
 
 /// The `main` of tests whose workers are this same executable started again.
 pub fn main(tests: impl FnOnce() -> Vec<Trial>) -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|arg| arg == worker::ARGUMENT) {
-        return worker_main(workers(), args);
-    }
-    libtest_mimic::run(&Arguments::from_args(), tests()).exit_code()
+	let mut args = std::env::args_os().skip(1);
+	if args.next().is_some_and(|arg| arg == worker::ARGUMENT) {
+		return worker_main(workers(), args);
+	}
+	libtest_mimic::run(&Arguments::from_args(), tests()).exit_code()
 }
 
 /// Functions as tests of their names.
@@ -65,6 +65,6 @@ pub(crate) use trials;
 
 /// A program that cargo puts beside the directory of this test.
 fn built(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap_or_default();
-    test.ancestors().nth(2).unwrap_or(Path::new("/")).join(name)
+	let test = std::env::current_exe().unwrap_or_default();
+	test.ancestors().nth(2).unwrap_or(Path::new("/")).join(name)
 }

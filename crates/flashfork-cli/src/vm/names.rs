@@ -14,17 +14,17 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The clones of the daemon that is meant. Nothing may be printed at a prompt: where there is none, there are no names.
 pub fn candidates() -> Vec<CompletionCandidate> {
-    // The line that is asked about is among them.
-    let line: Vec<_> = std::env::args_os().collect();
-    let client = Client::new(&socket(&line).unwrap_or_else(default_socket)).within(PATIENCE);
-    client.get::<Vec<api::Clone>>("/v1/clones").into_iter().flatten().map(|clone| clone.name.into()).collect()
+	// The line that is asked about is among them.
+	let line: Vec<_> = std::env::args_os().collect();
+	let client = Client::new(&socket(&line).unwrap_or_else(default_socket)).within(PATIENCE);
+	client.get::<Vec<api::Clone>>("/v1/clones").into_iter().flatten().map(|clone| clone.name.into()).collect()
 }
 
 /// The daemon's socket, if the command line says it.
 fn socket(line: &[OsString]) -> Option<PathBuf> {
-    let at = line.iter().position(|word| word.as_bytes().starts_with(b"--socket"))?;
-    match line[at].as_bytes().strip_prefix(b"--socket=") {
-        Some(path) => Some(PathBuf::from(OsStr::from_bytes(path))),
-        None => line.get(at + 1).map(PathBuf::from),
-    }
+	let at = line.iter().position(|word| word.as_bytes().starts_with(b"--socket"))?;
+	match line[at].as_bytes().strip_prefix(b"--socket=") {
+		Some(path) => Some(PathBuf::from(OsStr::from_bytes(path))),
+		None => line.get(at + 1).map(PathBuf::from),
+	}
 }

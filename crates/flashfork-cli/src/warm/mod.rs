@@ -27,71 +27,71 @@ use std::{os::unix::ffi::OsStrExt, path::PathBuf, process::ExitCode, str::FromSt
   flashfork warm py -- python3 -c 'import numpy'
   flashfork clone py script.py")]
 pub struct WarmArgs {
-    /// What the template is called
-    name: Name,
-    /// Where the program is ready: auto, main, call; with --threads also idle:SECONDS, listen, listen:PORT, line:REGEX
-    ///
-    /// auto: when an interpreter has run what it was given; before main in other programs. main: before main,
-    /// interpreters too. call: where the program calls flashfork_ready(). idle:SECONDS: when it has used next to no
-    /// processor time for so long. listen: when it listens for connections. line:REGEX: when it has printed a line in
-    /// which that is found.
-    #[arg(long, value_name = "WHERE", default_value = "auto")]
-    ready: Ready,
-    /// Clones have all threads of the program
-    ///
-    /// It runs in namespaces of its own. docs/THREADED_CLONES.md says what clones have anew and what is refused.
-    #[arg(long)]
-    threads: bool,
-    /// A clone finds the template made anew when its program has changed
-    ///
-    /// So does a clone whose environment has another value of a variable read at a program's start (PYTHONPATH,
-    /// LD_LIBRARY_PATH, VIRTUAL_ENV and others), or a PATH that leads to another program: the template is warmed anew
-    /// with these. Without it such a clone needs `flashfork clone --fresh`.
-    #[arg(long)]
-    watch: bool,
-    /// The template goes after so many clones; without, `flashfork rm` removes it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    max_clones: Option<u64>,
-    /// The program and its arguments
-    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
+	/// What the template is called
+	name: Name,
+	/// Where the program is ready: auto, main, call; with --threads also idle:SECONDS, listen, listen:PORT, line:REGEX
+	///
+	/// auto: when an interpreter has run what it was given; before main in other programs. main: before main,
+	/// interpreters too. call: where the program calls flashfork_ready(). idle:SECONDS: when it has used next to no
+	/// processor time for so long. listen: when it listens for connections. line:REGEX: when it has printed a line in
+	/// which that is found.
+	#[arg(long, value_name = "WHERE", default_value = "auto")]
+	ready: Ready,
+	/// Clones have all threads of the program
+	///
+	/// It runs in namespaces of its own. docs/THREADED_CLONES.md says what clones have anew and what is refused.
+	#[arg(long)]
+	threads: bool,
+	/// A clone finds the template made anew when its program has changed
+	///
+	/// So does a clone whose environment has another value of a variable read at a program's start (PYTHONPATH,
+	/// LD_LIBRARY_PATH, VIRTUAL_ENV and others), or a PATH that leads to another program: the template is warmed anew
+	/// with these. Without it such a clone needs `flashfork clone --fresh`.
+	#[arg(long)]
+	watch: bool,
+	/// The template goes after so many clones; without, `flashfork rm` removes it
+	#[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+	max_clones: Option<u64>,
+	/// The program and its arguments
+	#[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+	command: Vec<OsString>,
 }
 
 /// Where, of a program that knows of clones or whose runtime the shim knows; or at what moment.
 #[derive(Clone, Debug, PartialEq)]
 enum Ready {
-    At(flashfork_templates::Ready),
-    When(Moment),
+	At(flashfork_templates::Ready),
+	When(Moment),
 }
 
 impl FromStr for Ready {
-    type Err = String;
+	type Err = String;
 
-    fn from_str(text: &str) -> Result<Ready, String> {
-        use flashfork_templates::Ready::{Auto, Call, Main};
-        let seconds = |text: &str| text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        Ok(match text.split_once(':').map_or((text, None), |(word, rest)| (word, Some(rest))) {
-            ("auto", None) => Ready::At(Auto),
-            ("main", None) => Ready::At(Main),
-            ("call", None) => Ready::At(Call),
-            ("listen", None) => Ready::When(Moment::Listen(None)),
-            ("listen", Some(port)) => {
-                let port = port.parse().map_err(|_| format!("{port} is no port; write listen:8080, for example"))?;
-                Ready::When(Moment::Listen(Some(port)))
-            }
-            ("idle", Some(text)) => {
-                let span = seconds(text).filter(|span| !span.is_zero());
-                let span = span.ok_or_else(|| format!("{text} are no seconds; write idle:1.5, for example"))?;
-                Ready::When(Moment::Idle(span))
-            }
-            ("line", Some("")) => return Err("say which line; line:. is the first that has anything in it".into()),
-            ("line", Some(pattern)) => {
-                Regex::new(pattern).map_err(|e| e.to_string())?;
-                Ready::When(Moment::Line(pattern.into()))
-            }
-            _ => return Err("it is auto, main, call, idle:SECONDS, listen, listen:PORT or line:REGEX".into()),
-        })
-    }
+	fn from_str(text: &str) -> Result<Ready, String> {
+		use flashfork_templates::Ready::{Auto, Call, Main};
+		let seconds = |text: &str| text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+		Ok(match text.split_once(':').map_or((text, None), |(word, rest)| (word, Some(rest))) {
+			("auto", None) => Ready::At(Auto),
+			("main", None) => Ready::At(Main),
+			("call", None) => Ready::At(Call),
+			("listen", None) => Ready::When(Moment::Listen(None)),
+			("listen", Some(port)) => {
+				let port = port.parse().map_err(|_| format!("{port} is no port; write listen:8080, for example"))?;
+				Ready::When(Moment::Listen(Some(port)))
+			}
+			("idle", Some(text)) => {
+				let span = seconds(text).filter(|span| !span.is_zero());
+				let span = span.ok_or_else(|| format!("{text} are no seconds; write idle:1.5, for example"))?;
+				Ready::When(Moment::Idle(span))
+			}
+			("line", Some("")) => return Err("say which line; line:. is the first that has anything in it".into()),
+			("line", Some(pattern)) => {
+				Regex::new(pattern).map_err(|e| e.to_string())?;
+				Ready::When(Moment::Line(pattern.into()))
+			}
+			_ => return Err("it is auto, main, call, idle:SECONDS, listen, listen:PORT or line:REGEX".into()),
+		})
+	}
 }
 
 /// Run a clone of a template as if it were a program started here
@@ -112,32 +112,32 @@ impl FromStr for Ready {
 
 Exit code: the clone's own; a signal that ends the clone ends the command. 1 when there is no clone (one line says why; a template that is stale is such a reason), 2 for wrong usage.")]
 pub struct CloneArgs {
-    /// The template
-    #[arg(add = ArgValueCandidates::new(candidates))]
-    name: Name,
-    /// The port on which the clone listens, in place of its template's. Before NAME
-    ///
-    /// If the template listens on several ports, TEMPLATE_PORT says in place of which. The socket is as the template's,
-    /// and is bound by this command. Of templates with threads.
-    #[arg(long, value_name = "[TEMPLATE_PORT:]PORT", value_parser = listen)]
-    listen: Vec<Listen>,
-    /// If the template's program has changed, warm it anew first. Before NAME
-    ///
-    /// By its own command line, directory, environment and options. If nothing has changed the clone is made at once.
-    /// Of several commands that do this at a time one warms it, and all get their clones. If it can't be warmed the old
-    /// template stays; one with threads that listens on ports has let go of them, and makes no clones any more. What
-    /// the program prints meanwhile is dropped, but for its errors.
-    #[arg(long)]
-    fresh: bool,
-    /// The clone's arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
-    args: Vec<OsString>,
+	/// The template
+	#[arg(add = ArgValueCandidates::new(candidates))]
+	name: Name,
+	/// The port on which the clone listens, in place of its template's. Before NAME
+	///
+	/// If the template listens on several ports, TEMPLATE_PORT says in place of which. The socket is as the template's,
+	/// and is bound by this command. Of templates with threads.
+	#[arg(long, value_name = "[TEMPLATE_PORT:]PORT", value_parser = listen)]
+	listen: Vec<Listen>,
+	/// If the template's program has changed, warm it anew first. Before NAME
+	///
+	/// By its own command line, directory, environment and options. If nothing has changed the clone is made at once.
+	/// Of several commands that do this at a time one warms it, and all get their clones. If it can't be warmed the old
+	/// template stays; one with threads that listens on ports has let go of them, and makes no clones any more. What
+	/// the program prints meanwhile is dropped, but for its errors.
+	#[arg(long)]
+	fresh: bool,
+	/// The clone's arguments
+	#[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+	args: Vec<OsString>,
 }
 
 fn listen(text: &str) -> Result<Listen, String> {
-    let port = |text: &str| text.parse().ok().filter(|port| *port > 0).ok_or_else(|| format!("{text} is no port"));
-    let (before, behind) = text.split_once(':').map_or((None, text), |(before, behind)| (Some(before), behind));
-    Ok(Listen { instead_of: before.map(port).transpose()?, port: port(behind)? })
+	let port = |text: &str| text.parse().ok().filter(|port| *port > 0).ok_or_else(|| format!("{text} is no port"));
+	let (before, behind) = text.split_once(':').map_or((None, text), |(before, behind)| (Some(before), behind));
+	Ok(Listen { instead_of: before.map(port).transpose()?, port: port(behind)? })
 }
 
 /// List templates
@@ -150,9 +150,9 @@ fn listen(text: &str) -> Result<Listen, String> {
 #[derive(Args)]
 #[command(after_help = "Example: flashfork ls")]
 pub struct LsArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+	/// Print JSON
+	#[arg(long)]
+	json: bool,
 }
 
 /// Remove templates; their clones run on to their end
@@ -161,59 +161,59 @@ pub struct LsArgs {
 #[derive(Args)]
 #[command(after_help = "Example: flashfork rm py")]
 pub struct RmArgs {
-    /// The templates
-    #[arg(required = true, value_name = "NAME", add = ArgValueCandidates::new(candidates))]
-    names: Vec<Name>,
+	/// The templates
+	#[arg(required = true, value_name = "NAME", add = ArgValueCandidates::new(candidates))]
+	names: Vec<Name>,
 }
 
 /// Where the directory of the names is.
 fn place() -> PathBuf {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR");
-    Directory::place(runtime.as_ref().map(AsRef::as_ref))
+	let runtime = std::env::var_os("XDG_RUNTIME_DIR");
+	Directory::place(runtime.as_ref().map(AsRef::as_ref))
 }
 
 /// Opens it; without one there is no template.
 fn names() -> Result<Option<Directory>, flashfork_templates::Error> {
-    Directory::find(place())
+	Directory::find(place())
 }
 
 /// For a shell's completion; where names can't be read there are none.
 fn candidates() -> Vec<CompletionCandidate> {
-    let all = names().and_then(|names| names.map_or_else(|| Ok(Vec::new()), |names| names.names())).unwrap_or_default();
-    all.into_iter().map(|name| CompletionCandidate::new(name.to_string())).collect()
+	let all = names().and_then(|names| names.map_or_else(|| Ok(Vec::new()), |names| names.names())).unwrap_or_default();
+	all.into_iter().map(|name| CompletionCandidate::new(name.to_string())).collect()
 }
 
 pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
-    template::warm(args)
+	template::warm(args)
 }
 
 pub fn clone(args: &CloneArgs) -> Result<ExitCode, CliError> {
-    call::clone(&args.name, &args.args, &args.listen, args.fresh).map(ExitCode::from)
+	call::clone(&args.name, &args.args, &args.listen, args.fresh).map(ExitCode::from)
 }
 
 /// `clone NAME ARGS…` when it is as plain as that: from NAME on all words are the clone's, whatever they look like. The
 /// launcher, which reads them likewise, comes here when something must be said.
 pub fn plain_clone(line: &[OsString]) -> Option<Result<ExitCode, CliError>> {
-    let [command, name, words @ ..] = line else { return None };
-    let name = name.to_str().filter(|_| command == "clone")?.parse().ok()?;
-    let words = words.strip_prefix(&[OsString::from("--")]).unwrap_or(words);
-    Some(call::clone(&name, words, &[], false).map(ExitCode::from))
+	let [command, name, words @ ..] = line else { return None };
+	let name = name.to_str().filter(|_| command == "clone")?.parse().ok()?;
+	let words = words.strip_prefix(&[OsString::from("--")]).unwrap_or(words);
+	Some(call::clone(&name, words, &[], false).map(ExitCode::from))
 }
 
 /// Goes on with a clone that the launcher has asked for, if it says so.
 pub fn go_on(line: &[OsString]) -> Option<Result<ExitCode, CliError>> {
-    let [attend, handed, _, name, ..] = line else { return None };
-    let name =
-        name.to_str().filter(|_| attend == OsStr::from_bytes(flashfork_warm::ATTEND.to_bytes()))?.parse().ok()?;
-    let (connection, clone) = handed.to_str()?.split_once(',')?;
-    let (connection, clone) = (connection.parse().ok().filter(|fd| *fd > 2)?, clone.parse().ok()?);
-    Some(call::go_on(name, connection, clone).map(ExitCode::from))
+	let [attend, handed, _, name, ..] = line else { return None };
+	let name =
+		name.to_str().filter(|_| attend == OsStr::from_bytes(flashfork_warm::ATTEND.to_bytes()))?.parse().ok()?;
+	let (connection, clone) = handed.to_str()?.split_once(',')?;
+	let (connection, clone) = (connection.parse().ok().filter(|fd| *fd > 2)?, clone.parse().ok()?);
+	Some(call::go_on(name, connection, clone).map(ExitCode::from))
 }
 
 pub fn ls(args: &LsArgs) -> Result<ExitCode, CliError> {
-    list::ls(args.json)
+	list::ls(args.json)
 }
 
 pub fn rm(args: &RmArgs) -> Result<ExitCode, CliError> {
-    list::rm(&args.names)
+	list::rm(&args.names)
 }

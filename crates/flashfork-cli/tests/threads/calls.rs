@@ -8,7 +8,7 @@ use std::{io::Read, process::Stdio};
 /// Each waits until all is through, and has transferred a part.
 #[test]
 fn calls_that_had_transferred_a_part_go_on_with_the_rest() {
-    Program::new(
+	Program::new(
         r#"
 #include <sys/sendfile.h>
 #define BIG 1000000
@@ -49,7 +49,7 @@ int main(void) {
 /// A signal cuts them short, which the program has none of.
 #[test]
 fn random_bytes_zeros_and_copies_of_files_are_not_cut_short() {
-    Program::new(
+	Program::new(
         r#"
 #define BIG (64 << 20)
 static volatile int stop, rounds[4], shorts[4];
@@ -74,8 +74,8 @@ int main(void) {
 /// What is through by then has gone to whoever has warmed it.
 #[test]
 fn the_rest_of_what_is_written_to_a_standard_stream_goes_to_the_callers() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static volatile int tid; static char b[300000];
 static void *writes(void *x) { tid = gettid(); ssize_t n = write(2, b, sizeof b); printf("wrote %zd\n", n); return 0; }
 int main(void) {
@@ -85,26 +85,26 @@ int main(void) {
     pthread_join(t, 0); return 0;
 }
 "#,
-    );
-    let command = program.warms();
-    let mut warm = program.place.flashfork(&command).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    until("it is ready", || !program.place.list().is_empty());
-    let mut first = Vec::new();
-    warm.stderr.take().unwrap().read_to_end(&mut first).unwrap();
-    assert!(warm.wait().unwrap().success());
-    for _ in 0..2 {
-        let clone = program.cloned();
-        assert_eq!(stdout(&clone), "wrote 300000\n");
-        let all = [&first, &clone.stderr[..]].concat();
-        assert_eq!(all.len(), 300_000);
-        assert!(all.iter().enumerate().all(|(i, byte)| *byte == b'a' + (i % 23) as u8));
-    }
+	);
+	let command = program.warms();
+	let mut warm = program.place.flashfork(&command).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+	until("it is ready", || !program.place.list().is_empty());
+	let mut first = Vec::new();
+	warm.stderr.take().unwrap().read_to_end(&mut first).unwrap();
+	assert!(warm.wait().unwrap().success());
+	for _ in 0..2 {
+		let clone = program.cloned();
+		assert_eq!(stdout(&clone), "wrote 300000\n");
+		let all = [&first, &clone.stderr[..]].concat();
+		assert_eq!(all.len(), 300_000);
+		assert!(all.iter().enumerate().all(|(i, byte)| *byte == b'a' + (i % 23) as u8));
+	}
 }
 
 /// The program has a handler: its call returns with the part.
 #[test]
 fn a_signal_ends_the_rest_of_a_call_as_it_ends_the_call() {
-    Program::new(
+	Program::new(
         r#"
 static int p[2]; static volatile int tid, handled; static char data[300000]; static char line[64];
 static void handler(int s) { handled++; }
@@ -126,8 +126,8 @@ int main(void) {
 
 #[test]
 fn what_could_not_go_on_is_refused() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static int s[2]; static volatile int tid;
 static void *reads(void *x) { int least = 100; setsockopt(s[0], SOL_SOCKET, SO_RCVLOWAT, &least, 4); char b[200]; tid = gettid(); recv(s[0], b, 200, 0); return 0; }
 int main(void) {
@@ -137,20 +137,20 @@ int main(void) {
     READY; return 0;
 }
 "#,
-    );
-    let refused = program.try_warm(&[]);
-    assert!(
-        stderr(&refused).contains("a thread in the middle of a call that its clones could not go on with (program"),
-        "{}",
-        stderr(&refused)
-    );
+	);
+	let refused = program.try_warm(&[]);
+	assert!(
+		stderr(&refused).contains("a thread in the middle of a call that its clones could not go on with (program"),
+		"{}",
+		stderr(&refused)
+	);
 }
 
 /// The queue of who listens is full: nobody answers.
 #[test]
 fn a_thread_that_waits_to_be_connected_is_refused() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static volatile int tid; static int waits; static struct sockaddr_in a;
 static void *connects(void *x) { tid = gettid(); connect(waits, (void *)&a, sizeof a); return 0; }
 int main(void) {
@@ -159,16 +159,16 @@ int main(void) {
     READY; return 0;
 }
 "#,
-    );
-    let refused = program.try_warm(&[]);
-    assert_says(stderr(&refused), "a call that its clones could not go on with");
+	);
+	let refused = program.try_warm(&[]);
+	assert_says(stderr(&refused), "a call that its clones could not go on with");
 }
 
 /// The program is stopped by the test, so that the signal comes when it can't be taken before its template is made.
 #[test]
 fn a_signal_ends_the_call_in_which_its_template_was_stopped() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static volatile int handled; static int p[2]; static const char *name;
 static void on_signal(int n) { handled++; }
 static void *other(void *x) {
@@ -185,32 +185,32 @@ int main(int count, char **all) {
     printf("%d %d %d\n", r, r == -1 ? errno == EINTR : 0, handled); return 0;
 }
 "#,
-    );
-    for (call, said) in [("poll", "-1 1 1\n"), ("read", "-1 1 1\n"), ("restart", "1 0 1\n")] {
-        let place = &program.place;
-        let file = place.at(call);
-        let name = file.to_str().unwrap();
-        let command = ["warm", "--threads", "--ready", "idle:2", call, "--", program.path(), name, call];
-        let warm = place.flashfork(&command).stderr(Stdio::piped()).spawn().unwrap();
-        let written = || fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n'));
-        until("it waits", || written().is_some());
-        let pid: i32 = written().unwrap().trim().parse().unwrap();
-        kill(pid, libc::SIGSTOP);
-        let stopped = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ");
-        until("it is stopped", stopped);
-        kill(pid, libc::SIGUSR1);
-        good(warm.wait_with_output().unwrap());
-        for _ in 0..3 {
-            let clone = place.run(&["clone", call]);
-            assert_eq!(both(&clone), (said, ""), "{call}");
-        }
-    }
+	);
+	for (call, said) in [("poll", "-1 1 1\n"), ("read", "-1 1 1\n"), ("restart", "1 0 1\n")] {
+		let place = &program.place;
+		let file = place.at(call);
+		let name = file.to_str().unwrap();
+		let command = ["warm", "--threads", "--ready", "idle:2", call, "--", program.path(), name, call];
+		let warm = place.flashfork(&command).stderr(Stdio::piped()).spawn().unwrap();
+		let written = || fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n'));
+		until("it waits", || written().is_some());
+		let pid: i32 = written().unwrap().trim().parse().unwrap();
+		kill(pid, libc::SIGSTOP);
+		let stopped = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ");
+		until("it is stopped", stopped);
+		kill(pid, libc::SIGUSR1);
+		good(warm.wait_with_output().unwrap());
+		for _ in 0..3 {
+			let clone = place.run(&["clone", call]);
+			assert_eq!(both(&clone), (said, ""), "{call}");
+		}
+	}
 }
 
 /// Its objects end, as those of any cancelled thread do.
 #[test]
 fn a_thread_that_is_cancelled_in_the_rest_of_a_call_is_unwound() {
-    Program::new(
+	Program::new(
         r#"
 static int p[2], ended; static volatile int tid; static char big[1 << 20];
 static void end(int *x) { ended += *x; }

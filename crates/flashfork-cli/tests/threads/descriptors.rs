@@ -10,7 +10,7 @@ use std::process::Stdio;
 /// Several clones alive at a time would take each other's events.
 #[test]
 fn events_wake_only_their_own_clone() {
-    Program::new(
+	Program::new(
         r#"
 static int set, here, there; static volatile int rounds;
 static void *echo(void *x) {
@@ -49,43 +49,43 @@ int main(void) {
 /// Not even that by which the engine talks to the program.
 #[test]
 fn clones_have_no_descriptor_that_the_program_has_not() {
-    let program = Program::new(
-        r#"int main(void) { READY; for (int i = 0; i < 1024; i++) if (fcntl(i, F_GETFD) >= 0) printf("%d ", i); return 0; }"#,
-    );
-    program.warm(&[]);
-    let clone = || program.cloned();
-    assert_eq!((stdout(&clone()), stderr(&clone())), ("0 1 2 ", ""));
-    program.place.remove();
-    // Where output and errors are one pipe they are parted.
-    let (read, write) = std::io::pipe().unwrap();
-    let mut warm = program.place.flashfork(&program.warms());
-    assert!(warm.stdout(write.try_clone().unwrap()).stderr(write).status().unwrap().success());
-    drop((warm, read));
-    assert_eq!((stdout(&clone()), stderr(&clone())), ("0 1 2 ", ""));
+	let program = Program::new(
+		r#"int main(void) { READY; for (int i = 0; i < 1024; i++) if (fcntl(i, F_GETFD) >= 0) printf("%d ", i); return 0; }"#,
+	);
+	program.warm(&[]);
+	let clone = || program.cloned();
+	assert_eq!((stdout(&clone()), stderr(&clone())), ("0 1 2 ", ""));
+	program.place.remove();
+	// Where output and errors are one pipe they are parted.
+	let (read, write) = std::io::pipe().unwrap();
+	let mut warm = program.place.flashfork(&program.warms());
+	assert!(warm.stdout(write.try_clone().unwrap()).stderr(write).status().unwrap().success());
+	drop((warm, read));
+	assert_eq!((stdout(&clone()), stderr(&clone())), ("0 1 2 ", ""));
 }
 
 /// A program that closes all that it has not opened may have files of its own under the engine's numbers.
 #[test]
 fn a_file_under_a_number_of_the_engines_is_the_programs() {
-    let program = Program::new(
-        r#"int main(int argc, char **argv) {
+	let program = Program::new(
+		r#"int main(int argc, char **argv) {
     (void)argc; for (int i = 3; i < 1024; i++) close(i);
     int files[200]; for (int i = 0; i < 200; i++) files[i] = open(argv[0], O_RDONLY);
     printf("up\n"); fflush(stdout); usleep(500000);
     int good = 0; for (int i = 0; i < 200; i++) { char b[4]; good += pread(files[i], b, 4, 0) == 4 && !memcmp(b, "\177ELF", 4); }
     printf("%d %d\n", good, files[199]); return 0;
 }"#,
-    );
-    let go = program.place.at("go");
-    warm(&program.place, "line:^up$", &[program.path(), go.to_str().unwrap()]);
-    fs::write(&go, "").unwrap();
-    let clone = program.cloned();
-    assert_eq!(both(&clone), ("200 202\n", ""));
+	);
+	let go = program.place.at("go");
+	warm(&program.place, "line:^up$", &[program.path(), go.to_str().unwrap()]);
+	fs::write(&go, "").unwrap();
+	let clone = program.cloned();
+	assert_eq!(both(&clone), ("200 202\n", ""));
 }
 
 #[test]
 fn pipes_and_pairs_have_what_was_in_them() {
-    Program::new(
+	Program::new(
         r#"
 static int p[2], s[2], half[2];
 int main(void) {
@@ -107,7 +107,7 @@ int main(void) {
 
 #[test]
 fn bytes_outlive_the_end_that_wrote_them() {
-    Program::new(
+	Program::new(
         r#"
 static int p[2], s[2];
 int main(void) {
@@ -125,7 +125,7 @@ int main(void) {
 
 #[test]
 fn sockets_keep_their_options() {
-    Program::new(
+	Program::new(
         r#"
 #include <netinet/tcp.h>
 static void set(int fd, int level, int which, int value) { if (setsockopt(fd, level, which, &value, 4)) perror("set"); }
@@ -159,8 +159,8 @@ int main(void) {
 
 #[test]
 fn a_timer_for_a_moment_is_still_for_that_moment() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 int main(void) {
     int timer = timerfd_create(CLOCK_REALTIME, 0); struct timespec now; clock_gettime(CLOCK_REALTIME, &now);
     struct itimerspec it = {{0, 0}, {now.tv_sec + 1, now.tv_nsec}}; timerfd_settime(timer, TFD_TIMER_ABSTIME, &it, 0);
@@ -172,17 +172,17 @@ int main(void) {
     printf("%d\n", labs(moment - far.it_value.tv_sec * 1000) < 900);
 }
 "#,
-    );
-    program.warm(&[]);
-    // Time that must not be added to it.
-    std::thread::sleep(std::time::Duration::from_secs(1));
-    assert_eq!(stdout(&program.cloned()), "1\n");
+	);
+	program.warm(&[]);
+	// Time that must not be added to it.
+	std::thread::sleep(std::time::Duration::from_secs(1));
+	assert_eq!(stdout(&program.cloned()), "1\n");
 }
 
 /// The kernel has such a timer stand still until somebody asks for it, and tells that it has no time left.
 #[test]
 fn a_periodic_timer_that_has_gone_off_unread_goes_on() {
-    Program::new(
+	Program::new(
         r#"
 int main(void) {
     int timer = timerfd_create(CLOCK_MONOTONIC, 0); struct itimerspec it = {{0, 200000000}, {0, 200000000}}; timerfd_settime(timer, 0, &it, 0);
@@ -199,8 +199,8 @@ int main(void) {
 
 #[test]
 fn files_are_read_on_from_where_they_were_by_each_clone_for_itself() {
-    Program::new(
-        r#"
+	Program::new(
+		r#"
 int main(void) {
     char name[] = "/tmp/flashfork-XXXXXX", b[64]; int fd = mkstemp(name); unlink(name);
     write(fd, "one two three", 13); lseek(fd, 4, SEEK_SET); int copy = dup(fd);
@@ -211,17 +211,17 @@ int main(void) {
     n = read(nameless, b, 64); printf("%.*s\n", n, b);
 }
 "#,
-    )
-    .is_the_same_in_clones(4);
+	)
+	.is_the_same_in_clones(4);
 }
 
 /// Nobody at the other end gets a byte of theirs.
 #[test]
 fn connections_to_outside_are_at_their_end() {
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = server.local_addr().unwrap().port().to_string();
-    let program = Program::new(
-        r#"
+	let server = TcpListener::bind("127.0.0.1:0").unwrap();
+	let port = server.local_addr().unwrap().port().to_string();
+	let program = Program::new(
+		r#"
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     int fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, htons(atoi(argv[1])), {htonl(INADDR_LOOPBACK)}};
@@ -233,26 +233,26 @@ int main(int argc, char **argv) {
     int again = socket(AF_INET, SOCK_STREAM, 0); printf("%d\n", connect(again, (void *)&a, sizeof a));
 }
 "#,
-    );
-    let accepted = std::thread::spawn(move || (server.accept().unwrap().0, server));
-    program.warm(&[&port]);
-    let (mut connection, server) = accepted.join().unwrap();
-    let mut hello = [0; 5];
-    connection.read_exact(&mut hello).unwrap();
-    for _ in 0..2 {
-        let clone = program.cloned();
-        assert_eq!(both(&clone), ("0 -1 1\n0\n", ""));
-        drop(server.accept().unwrap());
-    }
-    // Its end was told when the template was made.
-    assert_eq!(connection.read(&mut hello).unwrap(), 0);
+	);
+	let accepted = std::thread::spawn(move || (server.accept().unwrap().0, server));
+	program.warm(&[&port]);
+	let (mut connection, server) = accepted.join().unwrap();
+	let mut hello = [0; 5];
+	connection.read_exact(&mut hello).unwrap();
+	for _ in 0..2 {
+		let clone = program.cloned();
+		assert_eq!(both(&clone), ("0 -1 1\n0\n", ""));
+		drop(server.accept().unwrap());
+	}
+	// Its end was told when the template was made.
+	assert_eq!(connection.read(&mut hello).unwrap(), 0);
 }
 
 /// Its peer was gone already when the template was made.
 #[test]
 fn a_connection_that_was_reset_is_at_its_end() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     struct sockaddr_in a; int l = listener(&a), fd = connected(&a); close(l);
@@ -262,14 +262,14 @@ int main(void) {
     char b[8]; printf("%zd\n", read(fd, b, 8)); return 0;
 }
 "#,
-    );
-    program.clones_say(1, 1, "0\n");
+	);
+	program.clones_say(1, 1, "0\n");
 }
 
 #[test]
 fn clones_share_a_socket_that_listens() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static int fd;
 static void *serve(void *x) {
     for (;;) { int c = accept(fd, 0, 0); char b[64]; int n = read(c, b, 64); dprintf(c, "%d:%.*s", getpid(), n, b); close(c); }
@@ -282,35 +282,35 @@ int main(void) {
     char b[8]; while (read(0, b, 8) > 0);
 }
 "#,
-    );
-    program.warm(&[]);
-    let mut clones = [(); 2].map(|()| {
-        let mut command = program.place.flashfork(&["clone", "t"]);
-        command.start_talk()
-    });
-    let ports = clones.each_mut().map(|clone| {
-        let mut line = String::new();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(clone.stdout.as_mut().unwrap()), &mut line).unwrap();
-        line.trim().parse::<u16>().unwrap()
-    });
-    assert_eq!(ports[0], ports[1]);
-    for i in 0..20 {
-        let mut connection = TcpStream::connect(("127.0.0.1", ports[0])).unwrap();
-        connection.write_all(format!("word {i}").as_bytes()).unwrap();
-        let answer = rest(connection);
-        assert!(answer.ends_with(&format!(":word {i}")), "{answer}");
-    }
-    for mut clone in clones {
-        drop(clone.stdin.take());
-        assert!(clone.wait().unwrap().success());
-    }
+	);
+	program.warm(&[]);
+	let mut clones = [(); 2].map(|()| {
+		let mut command = program.place.flashfork(&["clone", "t"]);
+		command.start_talk()
+	});
+	let ports = clones.each_mut().map(|clone| {
+		let mut line = String::new();
+		std::io::BufRead::read_line(&mut std::io::BufReader::new(clone.stdout.as_mut().unwrap()), &mut line).unwrap();
+		line.trim().parse::<u16>().unwrap()
+	});
+	assert_eq!(ports[0], ports[1]);
+	for i in 0..20 {
+		let mut connection = TcpStream::connect(("127.0.0.1", ports[0])).unwrap();
+		connection.write_all(format!("word {i}").as_bytes()).unwrap();
+		let answer = rest(connection);
+		assert!(answer.ends_with(&format!(":word {i}")), "{answer}");
+	}
+	for mut clone in clones {
+		drop(clone.stdin.take());
+		assert!(clone.wait().unwrap().success());
+	}
 }
 
 /// The streams are the caller's, whatever of them the program has copied.
 #[test]
 fn copies_of_standard_streams_are_the_callers() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 int main(void) {
     int out = dup(1), err = fcntl(2, F_DUPFD_CLOEXEC, 40);
     another();
@@ -320,42 +320,42 @@ int main(void) {
     char b[64]; int n = read(0, b, 64); dprintf(out, "%.*s", n, b);
 }
 "#,
-    );
-    program.warm(&[]);
-    let mut clone = program.place.flashfork(&["clone", "t"]);
-    let mut clone = clone.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    clone.stdin.take().unwrap().write_all(b"in").unwrap();
-    let clone = clone.wait_with_output().unwrap();
-    assert_eq!(both(&clone), ("out 1 in", "err 2 "));
+	);
+	program.warm(&[]);
+	let mut clone = program.place.flashfork(&["clone", "t"]);
+	let mut clone = clone.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+	clone.stdin.take().unwrap().write_all(b"in").unwrap();
+	let clone = clone.wait_with_output().unwrap();
+	assert_eq!(both(&clone), ("out 1 in", "err 2 "));
 }
 
 /// On a terminal, or with `2>&1`, output and errors are one open file while it is warmed.
 #[test]
 fn copies_of_output_and_errors_that_were_one_file_are_told_apart() {
-    let program = Program::new(COPIES);
-    let (read, write) = std::io::pipe().unwrap();
-    let command = program.warms();
-    let mut command = program.place.flashfork(&command);
-    let mut warm = command.stdout(write.try_clone().unwrap()).stderr(write).spawn().unwrap();
-    // Its ends of the pipe.
-    drop(command);
-    let said = rest(read);
-    assert!(warm.wait().unwrap().success() && said.starts_with("out err 1 2 "), "{said}");
-    let clone = program.cloned();
-    assert_eq!(both(&clone), ("out 1 ", "err 2 "));
+	let program = Program::new(COPIES);
+	let (read, write) = std::io::pipe().unwrap();
+	let command = program.warms();
+	let mut command = program.place.flashfork(&command);
+	let mut warm = command.stdout(write.try_clone().unwrap()).stderr(write).spawn().unwrap();
+	// Its ends of the pipe.
+	drop(command);
+	let said = rest(read);
+	assert!(warm.wait().unwrap().success() && said.starts_with("out err 1 2 "), "{said}");
+	let clone = program.cloned();
+	assert_eq!(both(&clone), ("out 1 ", "err 2 "));
 }
 
 /// One position in it is both's.
 #[test]
 fn copies_of_output_and_errors_that_are_one_file_are_refused() {
-    let program = Program::new(COPIES);
-    let path = program.place.at("log");
-    let file = fs::File::create(&path).unwrap();
-    let command = program.warms();
-    let mut warm = program.place.flashfork(&command);
-    assert!(!warm.stdout(file.try_clone().unwrap()).stderr(file).status().unwrap().success());
-    let said = fs::read_to_string(&path).unwrap();
-    assert!(said.starts_with("out err 1 2 ") && said.contains("which are one file or socket"), "{said}");
+	let program = Program::new(COPIES);
+	let path = program.place.at("log");
+	let file = fs::File::create(&path).unwrap();
+	let command = program.warms();
+	let mut warm = program.place.flashfork(&command);
+	assert!(!warm.stdout(file.try_clone().unwrap()).stderr(file).status().unwrap().success());
+	let said = fs::read_to_string(&path).unwrap();
+	assert!(said.starts_with("out err 1 2 ") && said.contains("which are one file or socket"), "{said}");
 }
 
 const COPIES: &str = r#"
@@ -369,36 +369,36 @@ int main(void) {
 /// It has made its errors go where its output goes (`2>&1` of a shell that it was).
 #[test]
 fn a_standard_stream_that_is_a_copy_of_the_other_is_one_in_clones() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 int main(void) {
     dup2(1, 2); another();
     READY;
     dprintf(1, "out "); dprintf(2, "err "); return 0;
 }
 "#,
-    );
-    program.clones_say(1, 1, "out err ");
+	);
+	program.clones_say(1, 1, "out err ");
 }
 
 #[test]
 fn an_eventfd_without_room_for_more_counts_down_as_it_did() {
-    Program::new(
-        r#"
+	Program::new(
+		r#"
 int main(void) {
     uint64_t n = UINT64_MAX - 1; int fd = eventfd(0, EFD_SEMAPHORE); write(fd, &n, 8);
     READY;
     read(fd, &n, 8); printf("%d\n", n == 1);
 }
 "#,
-    )
-    .is_the_same_in_clones(1);
+	)
+	.is_the_same_in_clones(1);
 }
 
 /// The pipe takes as much as the program's.
 #[test]
 fn a_pipe_has_as_much_room_as_it_had() {
-    Program::new(
+	Program::new(
         r#"
 int main(void) {
     int p[2], q[2], k[2]; pipe2(p, O_NONBLOCK); pipe2(q, O_NONBLOCK); pipe2(k, O_NONBLOCK | O_DIRECT); static char b[1 << 20];
@@ -415,7 +415,7 @@ int main(void) {
 
 #[test]
 fn shared_memory_in_clones_is_as_long_as_it_was_and_keeps_what_was_advised() {
-    Program::new(
+	Program::new(
         r#"
 static void flags(char *m) {
     FILE *f = fopen("/proc/self/smaps", "r"); char l[300]; unsigned long a, b; int in = 0;
@@ -445,7 +445,7 @@ int main(void) {
 
 #[test]
 fn shared_memory_of_a_program_alone_is_each_clones_own() {
-    Program::new(
+	Program::new(
         r#"
 int main(void) {
     volatile int *m = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); m[0] = 7;

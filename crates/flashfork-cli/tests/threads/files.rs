@@ -5,7 +5,7 @@ use crate::programs::Program;
 
 #[test]
 fn deleted_files_are_each_clones_own() {
-    Program::new(
+	Program::new(
         r#"
 static void show(const char *what, int fd) {
     struct stat s; fstat(fd, &s); char b[64]; ssize_t n = pread(fd, b, 63, 0); b[n > 0 ? n : 0] = 0;
@@ -37,7 +37,7 @@ int main(void) {
 
 #[test]
 fn a_deleted_file_keeps_its_time() {
-    Program::new(
+	Program::new(
         r#"
 int main(void) {
     FILE *t = tmpfile(); fputs("text", t); fflush(t); struct timespec times[2] = {{1000, 1}, {2000, 2}}; futimens(fileno(t), times);
@@ -52,33 +52,33 @@ int main(void) {
 
 #[test]
 fn what_can_not_be_copied_or_opened_again_is_refused() {
-    const CASES: [(&str, &str); 3] = [
-        // Of what a clone writes to its copy the mapping would show nothing.
-        (
-            "int fd = fileno(tmpfile()); ftruncate(fd, 4096); mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 0);",
-            "or from a file of memory",
-        ),
-        (
-            "int fd = open(\"/tmp\", O_TMPFILE | O_RDWR, 0600); posix_fallocate(fd, 0, 65 << 20);",
-            "a deleted file that clones can't have a copy of",
-        ),
-        (
-            "char n[] = \"/tmp/ff-mapped-XXXXXX\"; int fd = mkstemp(n), r = open(n, O_RDONLY); unlink(n); ftruncate(fd, 4096); mmap(0, 4096, PROT_READ, MAP_SHARED, r, 0);",
-            "or from a file of memory",
-        ),
-    ];
-    for (statement, reason) in CASES {
-        let program = Program::new(&format!("int main(void) {{ another();\n{statement}\nREADY; return 0; }}"));
-        let refused = program.try_warm(&[]);
-        assert_says(line(&refused), reason);
-        program.place.until_empty();
-    }
+	const CASES: [(&str, &str); 3] = [
+		// Of what a clone writes to its copy the mapping would show nothing.
+		(
+			"int fd = fileno(tmpfile()); ftruncate(fd, 4096); mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 0);",
+			"or from a file of memory",
+		),
+		(
+			"int fd = open(\"/tmp\", O_TMPFILE | O_RDWR, 0600); posix_fallocate(fd, 0, 65 << 20);",
+			"a deleted file that clones can't have a copy of",
+		),
+		(
+			"char n[] = \"/tmp/ff-mapped-XXXXXX\"; int fd = mkstemp(n), r = open(n, O_RDONLY); unlink(n); ftruncate(fd, 4096); mmap(0, 4096, PROT_READ, MAP_SHARED, r, 0);",
+			"or from a file of memory",
+		),
+	];
+	for (statement, reason) in CASES {
+		let program = Program::new(&format!("int main(void) {{ another();\n{statement}\nREADY; return 0; }}"));
+		let refused = program.try_warm(&[]);
+		assert_says(line(&refused), reason);
+		program.place.until_empty();
+	}
 }
 
 #[test]
 fn a_directory_that_was_read_to_its_end_is_read_again() {
-    Program::new(
-        r#"
+	Program::new(
+		r#"
 static int rest(DIR *d) { int n = 0; while (readdir(d)) n++; return n; }
 int main(void) {
     DIR *d = opendir("/usr/include"); rest(d);
@@ -87,14 +87,14 @@ int main(void) {
     printf("%d ", rest(d)); rewinddir(d); printf("%d\n", rest(d)); return 0;
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 /// Between the mounts of two namespaces nothing could be.
 #[test]
 fn directories_are_under_the_clones_own_mounts() {
-    Program::new(
+	Program::new(
         r#"
 int main(int argc, char **argv) {
     char n[200], f[300], g[300]; sprintf(n, "%s-XXXXXX", argv[0]); mkdtemp(n); int d = open(n, O_RDONLY | O_DIRECTORY), p = open(n, O_PATH); sprintf(f, "%s/a", n); sprintf(g, "%s/l", n); close(open(f, O_CREAT | O_WRONLY, 0600)); symlink("x", g); int l = open(g, O_PATH | O_NOFOLLOW);
@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
 /// `O_TRUNC` and `O_CREAT` were for the first time, and the name is another's by now.
 #[test]
 fn a_file_is_opened_again_and_not_made_again() {
-    Program::new(
+	Program::new(
         r#"
 int main(int argc, char **argv) {
     char n[200], m[200], hidden[300], b[64]; sprintf(n, "%s-XXXXXX", argv[0]); strcpy(m, n); close(mkstemp(n)); int old = mkstemp(m); write(old, "new file", 8);

@@ -35,31 +35,31 @@ static void draw(int level, void *to, size_t len) { if (level) any(to, len, leve
 
 #[test]
 fn clones_draw_no_random_numbers_of_gnutls_or_libgcrypt_alike() {
-    for library in [GNUTLS, GCRYPT] {
-        Program::new(&format!("{library}{DRAWS}")).draws_in_clones(6);
-    }
+	for library in [GNUTLS, GCRYPT] {
+		Program::new(&format!("{library}{DRAWS}")).draws_in_clones(6);
+	}
 }
 
 #[test]
 fn a_program_with_nss_is_refused() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 int main(void) {
     int (*begin)(const char *) = dlsym(dlopen("libnss3.so", RTLD_NOW), "NSS_NoDB_Init"); if (begin(".")) return 1;
     another(); READY; return 0;
 }
 "#,
-    );
-    let refused = program.try_warm(&[]);
-    let said = line(&refused);
-    assert!(said.contains("random numbers") && said.contains("(lib") && said.contains("3.so)"), "{said}");
+	);
+	let refused = program.try_warm(&[]);
+	let said = line(&refused);
+	assert!(said.contains("random numbers") && said.contains("(lib") && said.contains("3.so)"), "{said}");
 }
 
 /// As Rust's `rand` 0.8 does, and GnuTLS. What does more than count is not called: it would take apart what is there.
 #[test]
 fn a_generator_that_counts_forks_notices_a_clone() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static unsigned long forks, known, state; static volatile int torn, go;
 static void count(void) { __atomic_fetch_add(&forks, 1, __ATOMIC_RELAXED); }
 static void tear_down(void) { torn = 1; __atomic_fetch_add(&forks, 1, __ATOMIC_RELAXED); }
@@ -74,16 +74,16 @@ int main(void) {
     printf("%lx\n", draw()); go = 1; pthread_join(t, 0); return torn;
 }
 "#,
-    );
-    program.draws_in_clones(2);
+	);
+	program.draws_in_clones(2);
 }
 
 /// Rust's `rand` has that name in its messages. What says that it renews it is believed.
 #[test]
 fn a_program_with_rand_that_notices_no_fork_is_refused_unless_it_renews_that() {
-    let program = |name: &str, renews: bool| {
-        let source = format!(
-            r#"
+	let program = |name: &str, renews: bool| {
+		let source = format!(
+			r#"
 static int renew(void *x) {{ return 0; }}
 static const char *volatile named = "/registry/{name}/src/rngs/thread.rs";
 int main(void) {{
@@ -91,23 +91,23 @@ int main(void) {{
     READY; puts(named); return 0;
 }}
 "#,
-            renews = i32::from(renews)
-        );
-        Program::new(&source)
-    };
-    let refused = program("rand-0.9.2", false).try_warm(&[]);
-    let said = line(&refused);
-    assert!(said.contains("a crate of Rust's whose random numbers") && said.contains("(rand-0.9.2)"), "{said}");
-    assert_says(said, "from the system (OsRng, SysRng), or have every thread reseed");
-    program("rand-0.9.2", true).is_the_same_in_clones(1);
-    program("rand-0.8.5", false).is_the_same_in_clones(1);
+			renews = i32::from(renews)
+		);
+		Program::new(&source)
+	};
+	let refused = program("rand-0.9.2", false).try_warm(&[]);
+	let said = line(&refused);
+	assert!(said.contains("a crate of Rust's whose random numbers") && said.contains("(rand-0.9.2)"), "{said}");
+	assert_says(said, "from the system (OsRng, SysRng), or have every thread reseed");
+	program("rand-0.9.2", true).is_the_same_in_clones(1);
+	program("rand-0.8.5", false).is_the_same_in_clones(1);
 }
 
 /// As docs/THREADED_CLONES.md says it of `rand`: no function can reach another thread's generator, so it counts.
 #[test]
 fn generators_of_threads_are_renewed_by_a_function_that_counts() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static const char *volatile named = "/registry/rand-0.9.2/src/rngs/thread.rs";
 static unsigned long clones; static __thread unsigned long seen, state; static pthread_barrier_t before, after;
 static int count(void *x) { __atomic_fetch_add(&clones, 1, __ATOMIC_RELAXED); return 0; }
@@ -127,15 +127,15 @@ int main(void) {
     return !named;
 }
 "#,
-    );
-    program.draws_in_clones(3);
+	);
+	program.draws_in_clones(3);
 }
 
 /// By that BoringSSL, aws-lc and s2n notice a fork: a page that they find wiped.
 #[test]
 fn memory_that_forks_wipe_is_wiped_in_clones() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static char *wiped, *kept; static volatile int go;
 static char *filled(size_t size, int with) {
     char *p = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memset(p, with, size); return p;
@@ -146,7 +146,7 @@ int main(void) {
     pthread_t t = thread_of(other); READY; go = 1; pthread_join(t, 0); return 0;
 }
 "#,
-    );
-    assert_eq!(stdout(&program.plain(&[])), "7 7 8\n");
-    program.clones_say(1, 2, "0 0 8\n");
+	);
+	assert_eq!(stdout(&program.plain(&[])), "7 7 8\n");
+	program.clones_say(1, 2, "0 0 8\n");
 }

@@ -22,77 +22,77 @@ int main(int argc, char **argv) {
 "#;
 
 fn answer(port: u16) -> String {
-    let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    connection.write_all(b"word").unwrap();
-    rest(connection)
+	let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+	connection.write_all(b"word").unwrap();
+	rest(connection)
 }
 
 #[test]
 fn a_server_is_ready_when_it_is_idle_or_listens_or_says_so() {
-    let program = Program::new(SERVER);
-    for (moment, told) in [("idle:0.3", "idle"), ("line:port [0-9]+", "line"), ("listen", "listen")] {
-        let command = ["warm", "--threads", "--ready", moment, "t", "--", program.path()];
-        let warm = program.place.run(&command);
-        assert!(warm.status.success(), "{moment}: {}", stderr(&warm));
-        assert_eq!(program.place.list()[0]["ready"], told);
-        let mut clone = program.place.flashfork(&["clone", "t"]).start();
-        // What it prints after the moment its clones print; before that it was printed once.
-        let mut said = stdout(&warm).lines().next().unwrap_or_default().to_owned();
-        if !said.starts_with("port ") {
-            said.clear();
-            BufReader::new(clone.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
-        }
-        let port = said.trim().strip_prefix("port ").unwrap().parse().unwrap();
-        assert_eq!(answer(port), "50000000:word");
-        clone.kill().unwrap();
-        clone.wait().unwrap();
-        program.place.remove();
-    }
+	let program = Program::new(SERVER);
+	for (moment, told) in [("idle:0.3", "idle"), ("line:port [0-9]+", "line"), ("listen", "listen")] {
+		let command = ["warm", "--threads", "--ready", moment, "t", "--", program.path()];
+		let warm = program.place.run(&command);
+		assert!(warm.status.success(), "{moment}: {}", stderr(&warm));
+		assert_eq!(program.place.list()[0]["ready"], told);
+		let mut clone = program.place.flashfork(&["clone", "t"]).start();
+		// What it prints after the moment its clones print; before that it was printed once.
+		let mut said = stdout(&warm).lines().next().unwrap_or_default().to_owned();
+		if !said.starts_with("port ") {
+			said.clear();
+			BufReader::new(clone.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+		}
+		let port = said.trim().strip_prefix("port ").unwrap().parse().unwrap();
+		assert_eq!(answer(port), "50000000:word");
+		clone.kill().unwrap();
+		clone.wait().unwrap();
+		program.place.remove();
+	}
 }
 
 #[test]
 fn a_port_is_waited_for() {
-    let program = Program::new(SERVER);
-    let mut warm =
-        program.place.flashfork(&["warm", "--threads", "--ready", "listen:1", "t", "--", program.path()]).start_both();
-    let said = first_line(&mut warm.stdout);
-    // It listens on another, which is told after a while.
-    let port = said.trim().strip_prefix("port ").unwrap();
-    let told = first_line(&mut warm.stderr);
-    assert_says(&told, &format!("until it listens on port 1 (it listens on {port})"));
-    assert!(warm.try_wait().unwrap().is_none() && program.place.list().is_empty());
-    warm.kill().unwrap();
-    warm.wait().unwrap();
-    program.place.until_empty();
+	let program = Program::new(SERVER);
+	let mut warm =
+		program.place.flashfork(&["warm", "--threads", "--ready", "listen:1", "t", "--", program.path()]).start_both();
+	let said = first_line(&mut warm.stdout);
+	// It listens on another, which is told after a while.
+	let port = said.trim().strip_prefix("port ").unwrap();
+	let told = first_line(&mut warm.stderr);
+	assert_says(&told, &format!("until it listens on port 1 (it listens on {port})"));
+	assert!(warm.try_wait().unwrap().is_none() && program.place.list().is_empty());
+	warm.kill().unwrap();
+	warm.wait().unwrap();
+	program.place.until_empty();
 }
 
 #[test]
 fn a_program_that_was_ready_by_itself_takes_no_arguments() {
-    let program = Program::new(SERVER);
-    good(program.place.run(&["warm", "--threads", "--ready", "listen", "t", "--", program.path()]));
-    program.place.refuses(&["clone", "t", "word"], "t takes no arguments");
+	let program = Program::new(SERVER);
+	good(program.place.run(&["warm", "--threads", "--ready", "listen", "t", "--", program.path()]));
+	program.place.refuses(&["clone", "t", "word"], "t takes no arguments");
 }
 
 #[test]
 fn what_is_missing_or_makes_no_sense_is_said() {
-    let place = Place::new();
-    let refused = place.run(&["warm", "--threads", "t", "--", "/bin/sleep", "10"]);
-    assert_says(line(&refused), "does not say by itself when it is ready");
-    place.refuses(&["warm", "--ready", "listen", "t", "--", "/bin/sleep", "10"], "add --threads");
-    for wrong in ["listen:x", "idle:-1", "line:(", "line:", "sometime"] {
-        let refused = place.run(&["warm", "--threads", "--ready", wrong, "t", "--", "/bin/sleep", "10"]);
-        assert_eq!(refused.status.code(), Some(2), "{wrong}");
-    }
-    let ended = place.run(&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "exit 9"]);
-    assert_says(line(&ended), "ended with exit status 9 before it was ready");
-    assert_says(line(&ended), "wait for less");
-    place.refuses(
-        &["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "kill -USR1 $$"],
-        "ended by signal 10",
-    );
-    place.refuses(&["warm", "--threads", "--ready", "idle:1", "t", "--", "/nonexistent"], "No such file");
-    assert!(place.list().is_empty());
-    place.until_empty();
+	let place = Place::new();
+	let refused = place.run(&["warm", "--threads", "t", "--", "/bin/sleep", "10"]);
+	assert_says(line(&refused), "does not say by itself when it is ready");
+	place.refuses(&["warm", "--ready", "listen", "t", "--", "/bin/sleep", "10"], "add --threads");
+	for wrong in ["listen:x", "idle:-1", "line:(", "line:", "sometime"] {
+		let refused = place.run(&["warm", "--threads", "--ready", wrong, "t", "--", "/bin/sleep", "10"]);
+		assert_eq!(refused.status.code(), Some(2), "{wrong}");
+	}
+	let ended = place.run(&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "exit 9"]);
+	assert_says(line(&ended), "ended with exit status 9 before it was ready");
+	assert_says(line(&ended), "wait for less");
+	place.refuses(
+		&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "kill -USR1 $$"],
+		"ended by signal 10",
+	);
+	place.refuses(&["warm", "--threads", "--ready", "idle:1", "t", "--", "/nonexistent"], "No such file");
+	assert!(place.list().is_empty());
+	place.until_empty();
 }
 
 /// Prints without end, on both streams.
@@ -103,27 +103,27 @@ int main(int argc, char **argv) { pthread_t t = thread_of(print); for (;;) pause
 
 #[test]
 fn no_line_is_lost_between_template_and_clone() {
-    let program = Program::new(PRINTER);
-    let warm = good(program.place.run(&["warm", "--threads", "--ready", "line:^now$", "t", "--", program.path()]));
-    let mut clone = program.place.flashfork(&["clone", "t"]).start();
-    let mut more = String::new();
-    clone.stdout.as_mut().unwrap().take(20_000).read_to_string(&mut more).unwrap();
-    clone.kill().unwrap();
-    clone.wait().unwrap();
-    let all = stdout(&warm).to_owned() + &more;
-    // The command says a line, too.
-    let numbers: Vec<i64> = all.lines().filter_map(|line| line.parse().ok()).collect();
-    // The last may be cut in two.
-    let numbers = &numbers[..numbers.len() - 1];
-    assert!(numbers.iter().enumerate().all(|(i, number)| i as i64 == *number), "{all}");
-    assert!(numbers.len() > 1001);
+	let program = Program::new(PRINTER);
+	let warm = good(program.place.run(&["warm", "--threads", "--ready", "line:^now$", "t", "--", program.path()]));
+	let mut clone = program.place.flashfork(&["clone", "t"]).start();
+	let mut more = String::new();
+	clone.stdout.as_mut().unwrap().take(20_000).read_to_string(&mut more).unwrap();
+	clone.kill().unwrap();
+	clone.wait().unwrap();
+	let all = stdout(&warm).to_owned() + &more;
+	// The command says a line, too.
+	let numbers: Vec<i64> = all.lines().filter_map(|line| line.parse().ok()).collect();
+	// The last may be cut in two.
+	let numbers = &numbers[..numbers.len() - 1];
+	assert!(numbers.iter().enumerate().all(|(i, number)| i as i64 == *number), "{all}");
+	assert!(numbers.len() > 1001);
 }
 
 /// It has set them in `main`, which its clones don't run.
 #[test]
 fn a_program_that_was_ready_by_itself_keeps_what_it_has_set() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 int main(void) {
     another();
     umask(027); chdir("/usr"); setpriority(PRIO_PROCESS, 0, 5);
@@ -133,10 +133,10 @@ int main(void) {
     printf("%o %s %d %d %d\n", umask(0), directory, getpriority(PRIO_PROCESS, 0), (int)files.rlim_cur, (int)files.rlim_max);
 }
 "#,
-    );
-    good(program.place.run(&["warm", "--threads", "--ready", "idle:0.2", "t", "--", program.path()]));
-    let clone = program.cloned();
-    assert_eq!(both(&clone), ("27 /usr 5 77 99\n", ""));
+	);
+	good(program.place.run(&["warm", "--threads", "--ready", "idle:0.2", "t", "--", program.path()]));
+	let clone = program.cloned();
+	assert_eq!(both(&clone), ("27 /usr 5 77 99\n", ""));
 }
 
 /// The main thread waits in each of them when the program is stopped, first for its maker to be made and then for good.
@@ -170,16 +170,16 @@ int main(int argc, char **argv) {
 
 #[test]
 fn a_call_in_which_the_main_thread_waits_is_made_again() {
-    let program = Program::new(MAIN_WAITS);
-    let go = program.place.at("go");
-    for call in 0..7 {
-        let _ = fs::remove_file(&go);
-        let mut warm = program.place.flashfork(&["warm", "--threads", "--ready", "idle:0.1", "t", "--"]);
-        let warm = warm.arg(program.path()).arg(&go).arg(call.to_string()).output().unwrap();
-        assert!(warm.status.success(), "{call}: {}", stderr(&warm));
-        fs::write(&go, "").unwrap();
-        let clone = program.cloned();
-        assert_eq!(both(&clone), ("1 Success\n", ""), "{call}");
-        program.place.remove();
-    }
+	let program = Program::new(MAIN_WAITS);
+	let go = program.place.at("go");
+	for call in 0..7 {
+		let _ = fs::remove_file(&go);
+		let mut warm = program.place.flashfork(&["warm", "--threads", "--ready", "idle:0.1", "t", "--"]);
+		let warm = warm.arg(program.path()).arg(&go).arg(call.to_string()).output().unwrap();
+		assert!(warm.status.success(), "{call}: {}", stderr(&warm));
+		fs::write(&go, "").unwrap();
+		let clone = program.cloned();
+		assert_eq!(both(&clone), ("1 Success\n", ""), "{call}");
+		program.place.remove();
+	}
 }

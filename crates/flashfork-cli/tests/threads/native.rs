@@ -7,19 +7,19 @@ use std::process::{Child, Command, Stdio};
 use std::{collections::BTreeSet, net::TcpStream, path::PathBuf};
 
 fn example(name: &str) -> PathBuf {
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--locked", "-p", "flashfork-cli", "--example", name, "--target-dir"]).arg(target());
-    assert!(build.status().unwrap().success());
-    target().join("debug/examples").join(name)
+	let mut build = Command::new(env!("CARGO"));
+	build.args(["build", "--locked", "-p", "flashfork-cli", "--example", name, "--target-dir"]).arg(target());
+	assert!(build.status().unwrap().success());
+	target().join("debug/examples").join(name)
 }
 
 /// What a clone answers to a line, and the connection.
 fn ask(port: u16, line: &str) -> (String, TcpStream) {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    writeln!(stream, "{line}").unwrap();
-    let mut answer = String::new();
-    BufReader::new(&stream).read_line(&mut answer).unwrap();
-    (answer, stream)
+	let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+	writeln!(stream, "{line}").unwrap();
+	let mut answer = String::new();
+	BufReader::new(&stream).read_line(&mut answer).unwrap();
+	(answer, stream)
 }
 
 const SUM: u64 = 999 * 1000 / 2 + 63 * 64 * 127 / 6;
@@ -28,29 +28,29 @@ const SUM: u64 = 999 * 1000 / 2 + 63 * 64 * 127 / 6;
 /// all its threads waited for.
 #[test]
 fn a_server_of_tokio_answers_in_clones_that_share_its_socket_and_ends_in_order() {
-    let (place, server, port) = (Place::new(), example("tokio_server"), free());
-    let ready = format!("listen:{port}");
-    let server = [server.to_str().unwrap(), &port.to_string()];
-    good(place.run(&[&["warm", "--threads", "--ready", &ready, "t", "--"], &server[..]].concat()));
-    for together in [1, 4] {
-        let clone = |_| place.flashfork(&["clone", "t"]).stderr(Stdio::piped()).spawn().unwrap();
-        let clones: Vec<Child> = (0..together).map(clone).collect();
-        for _ in 0..8 {
-            let (answer, _) = ask(port, "ask");
-            assert!(answer.starts_with(&format!("{SUM} ")), "{answer}");
-        }
-        // One after the other accepts no more, so that each comes to its turn.
-        let last: Vec<_> = (0..together).map(|_| ask(port, "last")).collect();
-        let numbers: BTreeSet<&str> = last.iter().filter_map(|(answer, _)| answer.trim().split(' ').nth(1)).collect();
-        assert_eq!(numbers.len(), together, "{last:?}");
-        drop(last);
-        for clone in clones {
-            let clone = clone.wait_with_output().unwrap();
-            assert_eq!((clone.status.code(), stderr(&clone)), (Some(0), ""));
-        }
-    }
-    place.remove();
-    place.until_empty();
+	let (place, server, port) = (Place::new(), example("tokio_server"), free());
+	let ready = format!("listen:{port}");
+	let server = [server.to_str().unwrap(), &port.to_string()];
+	good(place.run(&[&["warm", "--threads", "--ready", &ready, "t", "--"], &server[..]].concat()));
+	for together in [1, 4] {
+		let clone = |_| place.flashfork(&["clone", "t"]).stderr(Stdio::piped()).spawn().unwrap();
+		let clones: Vec<Child> = (0..together).map(clone).collect();
+		for _ in 0..8 {
+			let (answer, _) = ask(port, "ask");
+			assert!(answer.starts_with(&format!("{SUM} ")), "{answer}");
+		}
+		// One after the other accepts no more, so that each comes to its turn.
+		let last: Vec<_> = (0..together).map(|_| ask(port, "last")).collect();
+		let numbers: BTreeSet<&str> = last.iter().filter_map(|(answer, _)| answer.trim().split(' ').nth(1)).collect();
+		assert_eq!(numbers.len(), together, "{last:?}");
+		drop(last);
+		for clone in clones {
+			let clone = clone.wait_with_output().unwrap();
+			assert_eq!((clone.status.code(), stderr(&clone)), (Some(0), ""));
+		}
+	}
+	place.remove();
+	place.until_empty();
 }
 
 /// Allocates in four threads, and frees in others; each looks whether what it was handed is what the other wrote.
@@ -113,20 +113,20 @@ int main() {
 
 #[test]
 fn clones_of_a_program_with_tcmalloc_allocate_and_free_in_all_threads() {
-    let place = Place::new();
-    let (source, program) = (place.at("program.cc"), place.at("program"));
-    std::fs::write(&source, TCMALLOC).unwrap();
-    let mut compile = Command::new("c++");
-    compile.args(["-std=c++17", "-O1", "-pthread", "-o"]).arg(&program).arg(&source);
-    assert!(compile.arg("-Wl,--no-as-needed,-l:libtcmalloc_minimal.so.4").status().unwrap().success());
-    let program = program.to_str().unwrap();
-    let plain = Command::new(program).output().unwrap();
-    assert_eq!(both(&plain), ("all moved 1\n", ""));
-    for _ in 0..3 {
-        good(place.run(&["warm", "--threads", "--ready", "call", "t", "--", program]));
-        for clone in place.clones(2, 4, &[]) {
-            assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), ("all moved 1\n", "", Some(0)));
-        }
-        place.remove();
-    }
+	let place = Place::new();
+	let (source, program) = (place.at("program.cc"), place.at("program"));
+	std::fs::write(&source, TCMALLOC).unwrap();
+	let mut compile = Command::new("c++");
+	compile.args(["-std=c++17", "-O1", "-pthread", "-o"]).arg(&program).arg(&source);
+	assert!(compile.arg("-Wl,--no-as-needed,-l:libtcmalloc_minimal.so.4").status().unwrap().success());
+	let program = program.to_str().unwrap();
+	let plain = Command::new(program).output().unwrap();
+	assert_eq!(both(&plain), ("all moved 1\n", ""));
+	for _ in 0..3 {
+		good(place.run(&["warm", "--threads", "--ready", "call", "t", "--", program]));
+		for clone in place.clones(2, 4, &[]) {
+			assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), ("all moved 1\n", "", Some(0)));
+		}
+		place.remove();
+	}
 }

@@ -8,8 +8,8 @@ use std::{path::Path, process::Stdio};
 /// The main thread's number is new, those of the others are the template's.
 #[test]
 fn numbers_are_new_for_the_process_and_the_same_for_its_threads() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static volatile int go, before, after; static int main_before;
 static void *other(void *x) { before = gettid(); while (!go) usleep(1000); after = gettid(); return 0; }
 int main(void) {
@@ -21,20 +21,20 @@ int main(void) {
     fprintf(stderr, "%d %d\n", main_before, getpid()); return 0;
 }
 "#,
-    );
-    program.warm(&[]);
-    let clones = [(); 3].map(|()| program.cloned());
-    for clone in &clones {
-        assert_eq!(stdout(clone), "1 1 1 0\n");
-    }
-    assert_all_differ(clones.iter().map(|clone| stderr(clone).split_once(' ').unwrap().1));
+	);
+	program.warm(&[]);
+	let clones = [(); 3].map(|()| program.cloned());
+	for clone in &clones {
+		assert_eq!(stdout(clone), "1 1 1 0\n");
+	}
+	assert_all_differ(clones.iter().map(|clone| stderr(clone).split_once(' ').unwrap().1));
 }
 
 /// Scripts name files in /tmp by their numbers (`$$`).
 #[test]
 fn what_clones_start_has_other_numbers_in_each() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static void *brief(void *x) { *(int *)x = gettid(); return 0; }
 int main(void) {
     pthread_t t = another();
@@ -47,18 +47,18 @@ int main(void) {
     }
 }
 "#,
-    );
-    program.warm(&[]);
-    let clones = program.place.clones(4, 0, &[]);
-    let numbers: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).split(' ')).collect();
-    assert_eq!(numbers.len(), 4 * 9, "{numbers:?}");
-    assert_all_differ(numbers);
+	);
+	program.warm(&[]);
+	let clones = program.place.clones(4, 0, &[]);
+	let numbers: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).split(' ')).collect();
+	assert_eq!(numbers.len(), 4 * 9, "{numbers:?}");
+	assert_all_differ(numbers);
 }
 
 /// What is asked of threads by their numbers is found in the clone's own /proc, and what each has for itself.
 #[test]
 fn threads_are_found_by_their_numbers_with_what_is_their_own() {
-    Program::new(
+	Program::new(
         r#"
 enum { OTHERS = 3 };
 static volatile int go, numbers[OTHERS + 1];
@@ -93,16 +93,16 @@ int main(void) {
 /// Nobody outside its namespace is there.
 #[test]
 fn a_clones_parent_has_no_number() {
-    let program = Program::new("int main(void) { another(); READY; printf(\"%d\\n\", getppid()); return 0; }");
-    program.clones_say(1, 1, "0\n");
+	let program = Program::new("int main(void) { another(); READY; printf(\"%d\\n\", getppid()); return 0; }");
+	program.clones_say(1, 1, "0\n");
 }
 
 /// Programs note their process's number, in a pid file for example. Outside it is the program's while it is warmed, and
 /// then nobody's: whoever kills that by mistake ends no template. In clones nobody has it.
 #[test]
 fn the_number_that_a_program_has_noted_is_nobody_elses() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static int noted;
 int main(int argc, char **argv) {
     another();
@@ -112,34 +112,34 @@ int main(int argc, char **argv) {
     int killed = kill(noted, 0); printf("%d %d\n", killed, errno == ESRCH); return 0;
 }
 "#,
-    );
-    let place = &program.place;
-    let [file, go] = ["pid", "go"].map(|name| place.at(name));
-    let mut warm = place.flashfork(&program.warms());
-    let mut warm = warm.args([&file, &go]).stdout(Stdio::null()).spawn().unwrap();
-    let noted = || fs::read_to_string(&file).ok()?.strip_suffix('\n')?.parse::<i32>().ok();
-    until("it has noted its number", || noted().is_some());
-    let noted = noted().unwrap();
-    assert_eq!(pids(place, "program"), [noted]);
-    fs::write(&go, "").unwrap();
-    assert!(warm.wait().unwrap().success());
-    assert_ne!(place.template_pid(), noted);
-    assert_eq!(state(noted), None);
-    // No other program gets it while the template is there.
-    kill(noted, libc::SIGKILL);
-    assert!(Path::new(&format!("/proc/{noted}")).exists());
-    for _ in 0..2 {
-        assert_eq!(stdout(&place.cloned()), "-1 1\n");
-    }
-    place.remove();
-    until("its number is free", || !Path::new(&format!("/proc/{noted}")).exists());
+	);
+	let place = &program.place;
+	let [file, go] = ["pid", "go"].map(|name| place.at(name));
+	let mut warm = place.flashfork(&program.warms());
+	let mut warm = warm.args([&file, &go]).stdout(Stdio::null()).spawn().unwrap();
+	let noted = || fs::read_to_string(&file).ok()?.strip_suffix('\n')?.parse::<i32>().ok();
+	until("it has noted its number", || noted().is_some());
+	let noted = noted().unwrap();
+	assert_eq!(pids(place, "program"), [noted]);
+	fs::write(&go, "").unwrap();
+	assert!(warm.wait().unwrap().success());
+	assert_ne!(place.template_pid(), noted);
+	assert_eq!(state(noted), None);
+	// No other program gets it while the template is there.
+	kill(noted, libc::SIGKILL);
+	assert!(Path::new(&format!("/proc/{noted}")).exists());
+	for _ in 0..2 {
+		assert_eq!(stdout(&place.cloned()), "-1 1\n");
+	}
+	place.remove();
+	until("its number is free", || !Path::new(&format!("/proc/{noted}")).exists());
 }
 
 /// As if no time had passed: what was to be done every now and then is not done as often as was missed.
 #[test]
 fn the_time_that_a_template_waits_has_not_passed_in_clones() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static long long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000ll + t.tv_nsec; }
 int main(void) {
     another();
@@ -149,20 +149,20 @@ int main(void) {
     printf("%lld %lu\n", now(), (unsigned long)ticks); return 0;
 }
 "#,
-    );
-    let now = || {
-        let text = fs::read_to_string("/proc/uptime").unwrap();
-        (text.split_once(' ').unwrap().0.parse::<f64>().unwrap() * 1e9) as i64
-    };
-    program.warm(&[]);
-    let ready = now();
-    // Older than a clone may be by any chance.
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    let asked = now();
-    let clone = program.cloned();
-    let ended = now();
-    let shown: i64 = stdout(&clone).split_once(' ').unwrap().0.parse().unwrap();
-    // /proc/uptime has hundredths of seconds.
-    let slack = 20_000_000;
-    assert!(shown <= ready + (ended - asked) + slack, "{shown} {ready} {asked} {ended}");
+	);
+	let now = || {
+		let text = fs::read_to_string("/proc/uptime").unwrap();
+		(text.split_once(' ').unwrap().0.parse::<f64>().unwrap() * 1e9) as i64
+	};
+	program.warm(&[]);
+	let ready = now();
+	// Older than a clone may be by any chance.
+	std::thread::sleep(std::time::Duration::from_secs(2));
+	let asked = now();
+	let clone = program.cloned();
+	let ended = now();
+	let shown: i64 = stdout(&clone).split_once(' ').unwrap().0.parse().unwrap();
+	// /proc/uptime has hundredths of seconds.
+	let slack = 20_000_000;
+	assert!(shown <= ready + (ended - asked) + slack, "{shown} {ready} {asked} {ended}");
 }

@@ -30,44 +30,44 @@ stop = True
 
 #[test]
 fn clones_of_a_python_that_knows_nothing_draw_no_numbers_alike() {
-    let place = Place::new();
-    let script = place.file("draws.py", DRAWS);
-    let script = script.as_str();
-    for arguments in [&[][..], &["busy"]] {
-        warm(&place, "line:^warm$", &[&[PYTHON, script], arguments].concat());
-        let mut drawn = BTreeSet::new();
-        for _ in 0..4 {
-            let clone = place.cloned();
-            let numbers = || stdout(&clone).lines();
-            assert_eq!((numbers().count(), clone.status.code()), (10, Some(0)), "{}", stderr(&clone));
-            assert!(numbers().all(|number| drawn.insert(number.to_owned())), "{}", stdout(&clone));
-        }
-        place.remove();
-    }
+	let place = Place::new();
+	let script = place.file("draws.py", DRAWS);
+	let script = script.as_str();
+	for arguments in [&[][..], &["busy"]] {
+		warm(&place, "line:^warm$", &[&[PYTHON, script], arguments].concat());
+		let mut drawn = BTreeSet::new();
+		for _ in 0..4 {
+			let clone = place.cloned();
+			let numbers = || stdout(&clone).lines();
+			assert_eq!((numbers().count(), clone.status.code()), (10, Some(0)), "{}", stderr(&clone));
+			assert!(numbers().all(|number| drawn.insert(number.to_owned())), "{}", stdout(&clone));
+		}
+		place.remove();
+	}
 }
 
 #[test]
 fn a_python_whose_generators_are_not_known_is_refused() {
-    let place = Place::new();
-    for (changed, named) in [
-        ("import random; random._inst = object()", "random"),
-        ("import numpy; numpy.random.mtrand._rand = numpy.random.RandomState(numpy.random.PCG64())", "numpy"),
-    ] {
-        let code = format!("{changed}\nprint('warm', flush=True)\nimport time; time.sleep(100)");
-        let refused = place.run(&["warm", "--threads", "--ready", "line:^warm$", "t", "--", PYTHON, "-c", &code]);
-        let told = line(&refused);
-        assert!(!refused.status.success() && told.contains("random numbers would be the same"), "{told}");
-        assert_says(told, named);
-    }
+	let place = Place::new();
+	for (changed, named) in [
+		("import random; random._inst = object()", "random"),
+		("import numpy; numpy.random.mtrand._rand = numpy.random.RandomState(numpy.random.PCG64())", "numpy"),
+	] {
+		let code = format!("{changed}\nprint('warm', flush=True)\nimport time; time.sleep(100)");
+		let refused = place.run(&["warm", "--threads", "--ready", "line:^warm$", "t", "--", PYTHON, "-c", &code]);
+		let told = line(&refused);
+		assert!(!refused.status.success() && told.contains("random numbers would be the same"), "{told}");
+		assert_says(told, named);
+	}
 }
 
 /// Its lock is free while others have it compute, and its modules may be imported later.
 #[test]
 fn a_python_without_generators_is_warmed_as_any_program() {
-    let place = Place::new();
-    let code = "print('warm', flush=True)\nimport time; time.sleep(0.5)\nimport random; print(random.random())";
-    warm(&place, "line:^warm$", &[PYTHON, "-S", "-c", code]);
-    let clones = [(); 3].map(|()| place.cloned());
-    let drawn: BTreeSet<&str> = clones.iter().map(stdout).collect();
-    assert_eq!(drawn.len(), 3, "{drawn:?}");
+	let place = Place::new();
+	let code = "print('warm', flush=True)\nimport time; time.sleep(0.5)\nimport random; print(random.random())";
+	warm(&place, "line:^warm$", &[PYTHON, "-S", "-c", code]);
+	let clones = [(); 3].map(|()| place.cloned());
+	let drawn: BTreeSet<&str> = clones.iter().map(stdout).collect();
+	assert_eq!(drawn.len(), 3, "{drawn:?}");
 }

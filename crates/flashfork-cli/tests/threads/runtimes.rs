@@ -52,33 +52,33 @@ public class Main {
 
 #[test]
 fn java_goes_on_in_every_clone_with_every_collector() {
-    let place = Place::new();
-    place.file("Main.java", JAVA);
-    let compiled = Command::new("javac").arg("Main.java").current_dir(place.path()).status().unwrap();
-    assert!(compiled.success());
-    let path = place.path().to_str().unwrap();
-    for collector in ["-XX:+UseSerialGC", "-XX:+UseParallelGC", "-XX:+UseG1GC", "-XX:+UseShenandoahGC"] {
-        let command = ["/usr/bin/java", collector, "-Xms160m", "-Xmx160m", "-cp", path, "Main"];
-        let plain = Command::new(command[0]).args(&command[1..]).output().unwrap();
-        let want = stdout(&plain).strip_prefix("warm\n").unwrap();
-        warm(&place, "line:^warm$", &command);
-        for clone in place.clones(3, 3, &[]) {
-            assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), (want, "", Some(3)), "{collector}");
-        }
-        place.remove();
-    }
+	let place = Place::new();
+	place.file("Main.java", JAVA);
+	let compiled = Command::new("javac").arg("Main.java").current_dir(place.path()).status().unwrap();
+	assert!(compiled.success());
+	let path = place.path().to_str().unwrap();
+	for collector in ["-XX:+UseSerialGC", "-XX:+UseParallelGC", "-XX:+UseG1GC", "-XX:+UseShenandoahGC"] {
+		let command = ["/usr/bin/java", collector, "-Xms160m", "-Xmx160m", "-cp", path, "Main"];
+		let plain = Command::new(command[0]).args(&command[1..]).output().unwrap();
+		let want = stdout(&plain).strip_prefix("warm\n").unwrap();
+		warm(&place, "line:^warm$", &command);
+		for clone in place.clones(3, 3, &[]) {
+			assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), (want, "", Some(3)), "{collector}");
+		}
+		place.remove();
+	}
 }
 
 /// Its heap is shared memory mapped more than once: clones would write to each other's.
 #[test]
 fn javas_zgc_is_refused() {
-    let place = Place::new();
-    place.file("Main.java", JAVA);
-    assert!(Command::new("javac").arg("Main.java").current_dir(place.path()).status().unwrap().success());
-    let path = place.path().to_str().unwrap();
-    let warm = ["warm", "--threads", "--ready", "line:^warm$", "t", "--"];
-    let refused = place.run(&[&warm[..], &["/usr/bin/java", "-XX:+UseZGC", "-Xmx160m", "-cp", path, "Main"]].concat());
-    assert_says(stderr(&refused), "choose another collector than ZGC");
+	let place = Place::new();
+	place.file("Main.java", JAVA);
+	assert!(Command::new("javac").arg("Main.java").current_dir(place.path()).status().unwrap().success());
+	let path = place.path().to_str().unwrap();
+	let warm = ["warm", "--threads", "--ready", "line:^warm$", "t", "--"];
+	let refused = place.run(&[&warm[..], &["/usr/bin/java", "-XX:+UseZGC", "-Xmx160m", "-cp", path, "Main"]].concat());
+	assert_says(stderr(&refused), "choose another collector than ZGC");
 }
 
 const NODE: &str = r#"
@@ -110,22 +110,22 @@ server.listen(0, '127.0.0.1', async () => {
 
 #[test]
 fn node_goes_on_in_every_clone_with_random_bytes_of_its_own() {
-    let place = Place::new();
-    let script = place.file("main.js", NODE);
-    let plain = Command::new("node").arg(&script).output().unwrap();
-    let want = stdout(&plain).strip_prefix("warm\n").unwrap();
-    warm(&place, "line:^warm$", &["node", &script]);
-    let mut random = BTreeSet::new();
-    for clone in place.clones(3, 4, &[]) {
-        assert_eq!((stdout(&clone), clone.status.code()), (want, Some(4)), "{}", stderr(&clone));
-        assert!(random.insert(stderr(&clone).to_owned()), "{random:?}");
-    }
+	let place = Place::new();
+	let script = place.file("main.js", NODE);
+	let plain = Command::new("node").arg(&script).output().unwrap();
+	let want = stdout(&plain).strip_prefix("warm\n").unwrap();
+	warm(&place, "line:^warm$", &["node", &script]);
+	let mut random = BTreeSet::new();
+	for clone in place.clones(3, 4, &[]) {
+		assert_eq!((stdout(&clone), clone.status.code()), (want, Some(4)), "{}", stderr(&clone));
+		assert!(random.insert(stderr(&clone).to_owned()), "{random:?}");
+	}
 }
 
 #[test]
 fn python_runs_its_callers_programs_with_the_threads_of_its_libraries() {
-    let place = Place::new();
-    let code = "import queue, random, ssl, threading
+	let place = Place::new();
+	let code = "import queue, random, ssl, threading
 from concurrent.futures import ThreadPoolExecutor
 import numpy
 pool = ThreadPoolExecutor(4)
@@ -138,8 +138,8 @@ numpy.ones((200, 200)) @ numpy.ones((200, 200))
 ssl.RAND_bytes(1)
 import builtins
 builtins.warm = (pool, asked, answered)";
-    good(place.run(&["warm", "--threads", "t", "--", PYTHON, "-c", code]));
-    let code = "import numpy, ssl, sys, threading
+	good(place.run(&["warm", "--threads", "t", "--", PYTHON, "-c", code]));
+	let code = "import numpy, ssl, sys, threading
 pool, asked, answered = warm
 asked.put(21)
 a = numpy.arange(40000.0).reshape(200, 200)
@@ -149,24 +149,24 @@ import random as r, uuid
 def number(n): return f'{int(n * 2 ** 52):032x}'
 print(ssl.RAND_bytes(16).hex(), next(pool.map(random, [0])), number(r.random()), number(numpy.random.random()), uuid.uuid4().hex, file=sys.stderr)
 sys.exit(6)";
-    let mut random = BTreeSet::new();
-    for clone in place.clones(3, 3, &["-c", code, "a", "b c"]) {
-        let want = "42 328350 2133326666800000000.0 ['a', 'b c']\n";
-        let (left, right) = stdout(&clone).rsplit_once('[').unwrap();
-        assert!(left.starts_with("42 328350 ") && want.ends_with(right), "{}", stdout(&clone));
-        assert_eq!(clone.status.code(), Some(6), "{}", stderr(&clone));
-        for bytes in stderr(&clone).split_whitespace() {
-            assert!(bytes.len() == 32 && random.insert(bytes.to_owned()), "{}", stderr(&clone));
-        }
-    }
+	let mut random = BTreeSet::new();
+	for clone in place.clones(3, 3, &["-c", code, "a", "b c"]) {
+		let want = "42 328350 2133326666800000000.0 ['a', 'b c']\n";
+		let (left, right) = stdout(&clone).rsplit_once('[').unwrap();
+		assert!(left.starts_with("42 328350 ") && want.ends_with(right), "{}", stdout(&clone));
+		assert_eq!(clone.status.code(), Some(6), "{}", stderr(&clone));
+		for bytes in stderr(&clone).split_whitespace() {
+			assert!(bytes.len() == 32 && random.insert(bytes.to_owned()), "{}", stderr(&clone));
+		}
+	}
 }
 
 /// Its library keeps threads that look after connections. A clone's make new ones.
 #[test]
 fn grpc_goes_on_in_every_clone() {
-    let place = Place::new();
-    let script = place.at("rpc.py");
-    let code = "import grpc, sys
+	let place = Place::new();
+	let script = place.at("rpc.py");
+	let code = "import grpc, sys
 from concurrent.futures import ThreadPoolExecutor
 class Answers(grpc.GenericRpcHandler):
     def service(self, call): return grpc.unary_unary_rpc_method_handler(lambda request, _: request[::-1])
@@ -180,12 +180,12 @@ def call(request):
 if len(sys.argv) < 2: call(b'warm')
 else: print(call(sys.argv[1].encode()))
 ";
-    std::fs::write(&script, code).unwrap();
-    let script = script.to_str().unwrap();
-    good(place.run(&["warm", "--threads", "t", "--", PYTHON, script]));
-    for clone in place.clones(3, 3, &[script, "abc"]) {
-        assert_eq!((stdout(&clone), clone.status.code()), ("cba\n", Some(0)), "{}", stderr(&clone));
-    }
+	std::fs::write(&script, code).unwrap();
+	let script = script.to_str().unwrap();
+	good(place.run(&["warm", "--threads", "t", "--", PYTHON, script]));
+	for clone in place.clones(3, 3, &[script, "abc"]) {
+		assert_eq!((stdout(&clone), clone.status.code()), ("cba\n", Some(0)), "{}", stderr(&clone));
+	}
 }
 
 /// Until Python 3.12 a running loop knows its process by the number.
@@ -215,14 +215,14 @@ asyncio.run(main())
 
 #[test]
 fn loops_of_pythons_asyncio_that_run_go_on() {
-    let place = Place::new();
-    let script = place.file("loops.py", LOOPS);
-    let script = script.as_str();
-    let plain = Command::new(PYTHON).arg(script).stdin(Stdio::null()).output().unwrap();
-    let said = stdout(&plain).strip_prefix("warm\n").unwrap_or_default();
-    assert!(!said.is_empty(), "{}", stderr(&plain));
-    warm(&place, "line:^warm$", &[PYTHON, script]);
-    for clone in place.clones(0, 3, &[]) {
-        assert_eq!(both(&clone), (said, stderr(&plain)));
-    }
+	let place = Place::new();
+	let script = place.file("loops.py", LOOPS);
+	let script = script.as_str();
+	let plain = Command::new(PYTHON).arg(script).stdin(Stdio::null()).output().unwrap();
+	let said = stdout(&plain).strip_prefix("warm\n").unwrap_or_default();
+	assert!(!said.is_empty(), "{}", stderr(&plain));
+	warm(&place, "line:^warm$", &[PYTHON, script]);
+	for clone in place.clones(0, 3, &[]) {
+		assert_eq!(both(&clone), (said, stderr(&plain)));
+	}
 }

@@ -4,8 +4,8 @@ use crate::programs::Program;
 
 #[test]
 fn mutexes_are_held_by_whom_they_were_held() {
-    Program::new(
-        r#"
+	Program::new(
+		r#"
 static volatile int held, go;
 struct kind { const char *name; int type, robust, inherit; pthread_mutex_t m; pthread_t owner, waiter; };
 static struct kind kinds[] = {
@@ -56,14 +56,14 @@ int main(void) {
     }
 }
 "#,
-    )
-    .is_the_same_in_clones(4);
+	)
+	.is_the_same_in_clones(4);
 }
 
 /// None of these returns for a reason that the program doesn't know.
 #[test]
 fn calls_that_wait_go_on_waiting() {
-    Program::new(
+	Program::new(
         r#"
 enum { COUNT = 17 };
 static volatile int tids[COUNT], done[COUNT]; static long result[COUNT]; static int error[COUNT];
@@ -125,7 +125,7 @@ int main(void) {
 /// these.
 #[test]
 fn calls_that_wait_go_on_although_the_program_was_stopped_before() {
-    const STOPPED: &str = r#"
+	const STOPPED: &str = r#"
 static volatile int tid, done; static long result; static int error;
 /* Until it has been stopped and goes on, and the thread sleeps again. */
 static void stopped(void) {
@@ -143,19 +143,19 @@ int main(void) {
     stopped(); READY; pthread_join(t, 0); printf("%ld %d\n", result, error); return 0;
 }
 "#;
-    let calls = [
-        ("poll(0, 0, 1000)", true),
-        ("nanosleep(&one, 0)", true),
-        ("usleep(900000)", true),
-        ("clock_nanosleep(CLOCK_MONOTONIC, 0, &one, 0)", true),
-        ("sem_timedwait(&sem, &late)", true),
-        ("pthread_cond_timedwait(&c, &m, &late)", true),
-        // The number comes from elsewhere.
-        ("syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &one, 0, 0)", false),
-    ];
-    for (call, known) in calls {
-        let program = Program::new(&format!(
-            r#"
+	let calls = [
+		("poll(0, 0, 1000)", true),
+		("nanosleep(&one, 0)", true),
+		("usleep(900000)", true),
+		("clock_nanosleep(CLOCK_MONOTONIC, 0, &one, 0)", true),
+		("sem_timedwait(&sem, &late)", true),
+		("pthread_cond_timedwait(&c, &m, &late)", true),
+		// The number comes from elsewhere.
+		("syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &one, 0, 0)", false),
+	];
+	for (call, known) in calls {
+		let program = Program::new(&format!(
+			r#"
 static void *call(void *x);
 {STOPPED}
 static int word; static sem_t sem; static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static pthread_cond_t c = PTHREAD_COND_INITIALIZER;
@@ -165,18 +165,18 @@ static void *call(void *x) {{
     result = {call}; error = errno; return 0;
 }}
 "#
-        ));
-        if known {
-            program.is_the_same_in_clones(1);
-        } else {
-            program.is_refused("a call that its clones could not go on with");
-        }
-    }
+		));
+		if known {
+			program.is_the_same_in_clones(1);
+		} else {
+			program.is_refused("a call that its clones could not go on with");
+		}
+	}
 }
 
 #[test]
 fn timers_go_on_by_their_numbers() {
-    Program::new(
+	Program::new(
         r#"
 static volatile long signals, threads, alarms;
 static void on_signal(int n, siginfo_t *i, void *u) { signals += i->si_value.sival_int == 42 && i->si_code == SI_TIMER; }
@@ -210,8 +210,8 @@ int main(void) {
 /// By ptrace no room is needed.
 #[test]
 fn a_thread_whose_stack_is_nearly_full_goes_on() {
-    Program::new(
-        r#"
+	Program::new(
+		r#"
 static volatile int tid, go;
 static void *deep(void *x) {
     void *low; size_t len; pthread_attr_t a;
@@ -229,13 +229,13 @@ int main(void) {
     go = 1; pthread_join(t, &r); printf("joined %ld\n", (long)r);
 }
 "#,
-    )
-    .is_the_same_in_clones(3);
+	)
+	.is_the_same_in_clones(3);
 }
 
 #[test]
 fn signals_that_are_blocked_or_wait_are_as_they_were() {
-    Program::new(
+	Program::new(
         r#"
 static volatile int stands, go, taken[2], value;
 static void on(int n, siginfo_t *i, void *u) { taken[n == SIGUSR2]++; if (n == SIGUSR2) value = i->si_value.sival_int; }
@@ -263,7 +263,7 @@ int main(void) {
 
 #[test]
 fn a_signal_that_the_program_has_sent_itself_comes_from_its_clone() {
-    Program::new(
+	Program::new(
         r#"
 int main(void) {
     sigset_t s; sigemptyset(&s); sigaddset(&s, SIGUSR1); sigaddset(&s, SIGUSR2); sigaddset(&s, SIGRTMIN); pthread_sigmask(SIG_BLOCK, &s, 0);
@@ -279,7 +279,7 @@ int main(void) {
 
 #[test]
 fn signals_that_wait_beyond_a_limit_that_was_lowered_since_are_not_lost() {
-    Program::new(
+	Program::new(
         r#"
 int main(void) {
     sigset_t s = blocked(SIGRTMIN, 0);
@@ -297,8 +297,8 @@ int main(void) {
 /// Not even root may queue it for another thread as what it was.
 #[test]
 fn a_signal_that_waits_for_one_thread_is_that_threads() {
-    Program::new(
-        r#"
+	Program::new(
+		r#"
 static volatile int stands, go;
 static void *waits(void *x) {
     sigset_t s; sigfillset(&s); pthread_sigmask(SIG_BLOCK, &s, 0);
@@ -315,14 +315,14 @@ int main(void) {
     go = 1; pthread_join(t, 0);
 }
 "#,
-    )
-    .is_the_same_in_clones(3);
+	)
+	.is_the_same_in_clones(3);
 }
 
 #[test]
 fn threads_that_come_and_go_do_so_in_clones() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static volatile int go; static volatile long count[4];
 static void *nothing(void *x) { return x; }
 static void *churn(void *x) {
@@ -339,14 +339,14 @@ int main(void) {
     puts("all moved"); return 0;
 }
 "#,
-    );
-    program.clones_say(4, 5, "all moved\n");
+	);
+	program.clones_say(4, 5, "all moved\n");
 }
 
 #[test]
 fn locks_of_the_c_library_that_a_thread_holds_are_let_go_by_it() {
-    let program = Program::new(
-        r#"
+	let program = Program::new(
+		r#"
 static volatile int go; static volatile long count[4]; static FILE *null;
 static void *hammer(void *x) {
     unsigned long i = (long)x, s = i + 1;
@@ -369,15 +369,15 @@ int main(void) {
     puts("all moved"); return 0;
 }
 "#,
-    );
-    program.clones_say(3, 10, "all moved\n");
+	);
+	program.clones_say(3, 10, "all moved\n");
 }
 
 /// Vector registers and rounding, of threads that are in no call.
 #[test]
 fn all_registers_are_as_they_were() {
-    Program::new(
-        r#"
+	Program::new(
+		r#"
 #include <fenv.h>
 static volatile int go; static volatile int runs[3];
 static void *spin(void *x) {
@@ -399,14 +399,14 @@ int main(void) {
     printf("%ld wrong\n", wrong); return 0;
 }
 "#,
-    )
-    .is_the_same_in_clones(3);
+	)
+	.is_the_same_in_clones(3);
 }
 
 /// A restartable sequence that was left is given up, and begun again.
 #[test]
 fn restartable_sequences_count_right() {
-    Program::new(
+	Program::new(
         r#"
 #include <sys/rseq.h>
 static volatile int go; static volatile long runs[2];

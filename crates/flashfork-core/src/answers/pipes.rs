@@ -11,8 +11,8 @@ use syscalls::Sysno;
 
 /// Before pages may come into a pipe. `ENOMEM` when sealed memory can't be made anonymous.
 pub fn before_splice() -> Result<()> {
-    STATE.note_splice();
-    for_good()
+	STATE.note_splice();
+	for_good()
 }
 
 /// `vmsplice(2)`.
@@ -20,7 +20,7 @@ pub fn before_splice() -> Result<()> {
 /// # Safety
 /// As the call.
 pub unsafe fn vmsplice(args: [usize; 6]) -> Result<usize> {
-    before_splice()?;
-    // SAFETY: the program's own call.
-    unsafe { sys::call(Sysno::vmsplice, args) }
+	before_splice()?;
+	// SAFETY: the program's own call.
+	unsafe { sys::call(Sysno::vmsplice, args) }
 }

@@ -15,7 +15,7 @@ static GETPPID: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static INIT: extern "C" fn() = init;
 
 extern "C" fn init() {
-    next(&GETPPID, c"getppid");
+	next(&GETPPID, c"getppid");
 }
 
 /// The clone's caller, 0 for one that can't be seen from here; whether the program stands in its place; and the last
@@ -27,32 +27,32 @@ static LAST: AtomicI32 = AtomicI32::new(0);
 /// In a clone, before anything of the program runs. It lives no longer than its caller does. `/proc` is not asked here:
 /// that takes longer than all else of the kind, and few programs want to know.
 pub fn note(caller: i32, in_its_place: bool) {
-    CALLER.store(caller, Relaxed);
-    IN_ITS_PLACE.store(in_its_place, Relaxed);
+	CALLER.store(caller, Relaxed);
+	IN_ITS_PLACE.store(in_its_place, Relaxed);
 }
 
 /// `getppid(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn getppid() -> i32 {
-    let found = next(&GETPPID, c"getppid");
-    let parent = if found.is_null() {
-        own_parent()
-    } else {
-        // SAFETY: libc's function of this name has this type.
-        unsafe { core::mem::transmute::<*mut c_void, extern "C" fn() -> i32>(found)() }
-    };
-    if !end::is_template_of_this(parent) {
-        return parent;
-    }
-    let caller = CALLER.load(Relaxed);
-    if !IN_ITS_PLACE.load(Relaxed) {
-        return caller;
-    }
-    // A sandbox need not allow that a file is opened.
-    if !crate::sandbox::entered()
-        && let Some(now) = parent_of(caller)
-    {
-        LAST.store(now, Relaxed);
-    }
-    LAST.load(Relaxed)
+	let found = next(&GETPPID, c"getppid");
+	let parent = if found.is_null() {
+		own_parent()
+	} else {
+		// SAFETY: libc's function of this name has this type.
+		unsafe { core::mem::transmute::<*mut c_void, extern "C" fn() -> i32>(found)() }
+	};
+	if !end::is_template_of_this(parent) {
+		return parent;
+	}
+	let caller = CALLER.load(Relaxed);
+	if !IN_ITS_PLACE.load(Relaxed) {
+		return caller;
+	}
+	// A sandbox need not allow that a file is opened.
+	if !crate::sandbox::entered()
+		&& let Some(now) = parent_of(caller)
+	{
+		LAST.store(now, Relaxed);
+	}
+	LAST.load(Relaxed)
 }

@@ -30,7 +30,7 @@ mod piece;
 
 pub use client::{Client, ClientError, Output, Replies, Requests};
 pub use message::{
-    AgentError, CloneIdentity, ErrorKind, Exec, Exit, Hello, HookRun, Reply, Request, Stamp, Store, TerminalSize,
+	AgentError, CloneIdentity, ErrorKind, Exec, Exit, Hello, HookRun, Reply, Request, Stamp, Store, TerminalSize,
 };
 pub use piece::Piece;
 

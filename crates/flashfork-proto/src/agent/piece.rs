@@ -8,36 +8,36 @@ use serde_bytes::ByteBuf;
 /// choose. Nothing here can stand for a device, a pipe or a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Piece {
-    /// A directory. What follows is in it.
-    Directory {
-        /// Its name.
-        name: ByteBuf,
-        /// Its permissions, the lower twelve bits of a mode.
-        mode: u32,
-    },
-    /// The end of the directory entered last.
-    Leave,
-    /// A file. Its content follows.
-    File {
-        /// Its name.
-        name: ByteBuf,
-        /// As a directory's.
-        mode: u32,
-    },
-    /// More of the file's content.
-    Bytes(ByteBuf),
-    /// The end of the file.
-    FileEnd,
-    /// A symbolic link.
-    Link {
-        /// Its name.
-        name: ByteBuf,
-        /// Where it leads.
-        target: ByteBuf,
-    },
-    /// Something is left out, or the file that was begun can't be read to its end, which ends it: what and why, in one
-    /// line.
-    Trouble(String),
-    /// All has been sent.
-    End,
+	/// A directory. What follows is in it.
+	Directory {
+		/// Its name.
+		name: ByteBuf,
+		/// Its permissions, the lower twelve bits of a mode.
+		mode: u32,
+	},
+	/// The end of the directory entered last.
+	Leave,
+	/// A file. Its content follows.
+	File {
+		/// Its name.
+		name: ByteBuf,
+		/// As a directory's.
+		mode: u32,
+	},
+	/// More of the file's content.
+	Bytes(ByteBuf),
+	/// The end of the file.
+	FileEnd,
+	/// A symbolic link.
+	Link {
+		/// Its name.
+		name: ByteBuf,
+		/// Where it leads.
+		target: ByteBuf,
+	},
+	/// Something is left out, or the file that was begun can't be read to its end, which ends it: what and why, in one
+	/// line.
+	Trouble(String),
+	/// All has been sent.
+	End,
 }

@@ -14,7 +14,7 @@ mod message;
 
 pub use channel::{Channel, ChannelError, Received};
 pub use message::{
-    Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, Pause, Renewal, Run, ToShell,
+	Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, Pause, Renewal, Run, ToShell,
 };
 
 /// Version of this protocol. Any change of a message is a new version.

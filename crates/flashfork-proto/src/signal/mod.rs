@@ -49,37 +49,37 @@ pub const MAX_JOB: usize = MAX_PAYLOAD - message::HEADER;
 
 /// Numbers of the commands.
 pub mod command {
-    /// Asks for the version.
-    pub const VERSION: u8 = 0x01;
-    /// See [`Signal::Fork`](super::Signal::Fork).
-    pub const FORK: u8 = 0x10;
-    /// See [`Signal::Done`](super::Signal::Done).
-    pub const DONE: u8 = 0x20;
-    /// See [`Signal::Reset`](super::Signal::Reset).
-    pub const RESET: u8 = 0x30;
-    /// See [`Signal::Alive`](super::Signal::Alive).
-    pub const ALIVE: u8 = 0x40;
+	/// Asks for the version.
+	pub const VERSION: u8 = 0x01;
+	/// See [`Signal::Fork`](super::Signal::Fork).
+	pub const FORK: u8 = 0x10;
+	/// See [`Signal::Done`](super::Signal::Done).
+	pub const DONE: u8 = 0x20;
+	/// See [`Signal::Reset`](super::Signal::Reset).
+	pub const RESET: u8 = 0x30;
+	/// See [`Signal::Alive`](super::Signal::Alive).
+	pub const ALIVE: u8 = 0x40;
 }
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum Status {
-    /// Done.
-    #[default]
-    Ok = 0,
-    /// No such command.
-    Unknown = 1,
-    /// The payload does not fit the command.
-    BadPayload = 2,
-    /// The monitor won't: a generation id that is not the clone's, a fork without anyone to make clones.
-    Refused = 3,
+	/// Done.
+	#[default]
+	Ok = 0,
+	/// No such command.
+	Unknown = 1,
+	/// The payload does not fit the command.
+	BadPayload = 2,
+	/// The monitor won't: a generation id that is not the clone's, a fork without anyone to make clones.
+	Refused = 3,
 }
 
 impl Status {
-    /// The status of this number; none for 0xff, which is what a port without a device reads as.
-    #[must_use]
-    pub fn from_number(number: u8) -> Option<Self> {
-        [Self::Ok, Self::Unknown, Self::BadPayload, Self::Refused].into_iter().find(|status| *status as u8 == number)
-    }
+	/// The status of this number; none for 0xff, which is what a port without a device reads as.
+	#[must_use]
+	pub fn from_number(number: u8) -> Option<Self> {
+		[Self::Ok, Self::Unknown, Self::BadPayload, Self::Refused].into_iter().find(|status| *status as u8 == number)
+	}
 }

@@ -10,180 +10,180 @@ const CALL: &str = "/2015-03-31/functions/f/invocations";
 
 /// A server with the function f.
 fn server(name: &str, options: &[&str]) -> Server {
-    let server = Server::start(name, options);
-    server.deploy("f", &["--timeout", "30"]);
-    server
+	let server = Server::start(name, options);
+	server.deploy("f", &["--timeout", "30"]);
+	server
 }
 
 fn still_serves(server: &Server) {
-    assert_eq!(server.call("f", &json!({ "a": 1 })), (json!({ "a": 1 }), false));
+	assert_eq!(server.call("f", &json!({ "a": 1 })), (json!({ "a": 1 }), false));
 }
 
 #[test]
 fn a_request_has_one_end() {
-    let server = server("smuggling", &[]);
-    let inner = format!("GET /2015-03-31/functions HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
-    for head in [
-        &format!("Content-Length: 2\r\nContent-Length: {}\r\n", inner.len()),
-        "Content-Length: 2, 3\r\n",
-        "Content-Length: +2\r\n",
-        "Transfer-Encoding: chunked, identity\r\n",
-        "Transfer-Encoding: xchunked\r\n",
-        &format!("Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", inner.len() + 2),
-    ] {
-        let (status, _, rest) = answer(&mut server.send("f", head, &format!("{{}}{inner}")));
-        assert_eq!(status, 400, "{head}");
-        assert!(!String::from_utf8_lossy(&rest).contains("HTTP/1.1"), "{head}: a second request was answered");
-    }
-    still_serves(&server);
+	let server = server("smuggling", &[]);
+	let inner = format!("GET /2015-03-31/functions HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
+	for head in [
+		&format!("Content-Length: 2\r\nContent-Length: {}\r\n", inner.len()),
+		"Content-Length: 2, 3\r\n",
+		"Content-Length: +2\r\n",
+		"Transfer-Encoding: chunked, identity\r\n",
+		"Transfer-Encoding: xchunked\r\n",
+		&format!("Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", inner.len() + 2),
+	] {
+		let (status, _, rest) = answer(&mut server.send("f", head, &format!("{{}}{inner}")));
+		assert_eq!(status, 400, "{head}");
+		assert!(!String::from_utf8_lossy(&rest).contains("HTTP/1.1"), "{head}: a second request was answered");
+	}
+	still_serves(&server);
 }
 
 #[test]
 fn bodies_that_are_huge_or_slow_hold_nobody_up() {
-    let server = server("bodies", &[]);
-    let (status, _, _) = server.ask("POST", CALL, "", &vec![b'1'; (6 << 20) + 1]);
-    assert_eq!(status, 413);
-    let mut stream = server.send("f", "Transfer-Encoding: chunked\r\nConnection: close\r\n", "");
-    for _ in 0..8 {
-        let chunk = [format!("{:x}\r\n", 1 << 20).into_bytes(), vec![b'1'; 1 << 20], b"\r\n".to_vec()].concat();
-        if stream.write_all(&chunk).is_err() {
-            break;
-        }
-    }
-    assert_eq!(answer(&mut stream).0, 413);
-    let mut slow: Vec<_> = (0..50).map(|_| server.send("f", "Content-Length: 100\r\n", "{")).collect();
-    still_serves(&server);
-    // Nothing more comes: they are told so, and closed.
-    assert_eq!(answer(&mut slow[0]).0, 408);
+	let server = server("bodies", &[]);
+	let (status, _, _) = server.ask("POST", CALL, "", &vec![b'1'; (6 << 20) + 1]);
+	assert_eq!(status, 413);
+	let mut stream = server.send("f", "Transfer-Encoding: chunked\r\nConnection: close\r\n", "");
+	for _ in 0..8 {
+		let chunk = [format!("{:x}\r\n", 1 << 20).into_bytes(), vec![b'1'; 1 << 20], b"\r\n".to_vec()].concat();
+		if stream.write_all(&chunk).is_err() {
+			break;
+		}
+	}
+	assert_eq!(answer(&mut stream).0, 413);
+	let mut slow: Vec<_> = (0..50).map(|_| server.send("f", "Content-Length: 100\r\n", "{")).collect();
+	still_serves(&server);
+	// Nothing more comes: they are told so, and closed.
+	assert_eq!(answer(&mut slow[0]).0, 408);
 }
 
 /// Deploys a package as function g, unless the configuration says otherwise; the status, and what comes back.
 fn deploy(server: &Server, mut config: Value, package: &[u8]) -> (u16, String) {
-    config["Code"] = json!({ "ZipFile": BASE64.encode(package) });
-    if config["FunctionName"].is_null() {
-        config["FunctionName"] = "g".into();
-    }
-    let (status, _, why) = server.ask("POST", "/2015-03-31/functions", "", config.to_string().as_bytes());
-    (status, String::from_utf8(why).unwrap())
+	config["Code"] = json!({ "ZipFile": BASE64.encode(package) });
+	if config["FunctionName"].is_null() {
+		config["FunctionName"] = "g".into();
+	}
+	let (status, _, why) = server.ask("POST", "/2015-03-31/functions", "", config.to_string().as_bytes());
+	(status, String::from_utf8(why).unwrap())
 }
 
 fn zipped(fill: impl FnOnce(&mut zip::ZipWriter<Cursor<Vec<u8>>>)) -> Vec<u8> {
-    let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
-    fill(&mut archive);
-    archive.finish().unwrap().into_inner()
+	let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+	fill(&mut archive);
+	archive.finish().unwrap().into_inner()
 }
 
 #[test]
 fn packages_stay_in_their_place_and_their_size() {
-    let server = server("packages", &[]);
-    let options = zip::write::SimpleFileOptions::default();
-    let file = |name: &'static str| {
-        zipped(move |archive| {
-            archive.start_file(name, options).unwrap();
-            archive.write_all(b"x = 1").unwrap();
-        })
-    };
-    let bomb = zipped(|archive| {
-        archive.start_file("zeros", options).unwrap();
-        (0..251).for_each(|_| archive.write_all(&vec![0; 1 << 20]).unwrap());
-    });
-    assert!(bomb.len() < 1 << 20);
-    let link = zipped(|archive| archive.add_symlink("link", "/etc/passwd", options).unwrap());
-    let twice = {
-        let mut bytes = zipped(|archive| {
-            for name in ["aa", "ab"] {
-                archive.start_file(name, options).unwrap();
-            }
-        });
-        while let Some(at) = bytes.windows(2).position(|two| two == b"ab") {
-            bytes[at + 1] = b'a';
-        }
-        bytes
-    };
-    for (what, package) in [
-        ("a way out", file("../../escaped")),
-        ("a way out inside", file("a/../../escaped")),
-        ("a link", link),
-        ("a bomb", bomb),
-        ("a name twice", twice),
-        ("no archive", b"PK\x03\x04 nothing".to_vec()),
-    ] {
-        let (status, why) = deploy(&server, json!({}), &package);
-        // Of a name that is there twice the second file alone may count.
-        assert!(status == 400 || what == "a name twice" && status == 201, "{what}: {status} {why}");
-    }
-    deploy(&server, json!({}), &file("/etc/flashfork-escaped"));
-    let outside = ["/etc/flashfork-escaped", "code/escaped", "code/g/escaped"];
-    assert!(outside.iter().all(|path| !server.state.join(path).exists()));
-    still_serves(&server);
+	let server = server("packages", &[]);
+	let options = zip::write::SimpleFileOptions::default();
+	let file = |name: &'static str| {
+		zipped(move |archive| {
+			archive.start_file(name, options).unwrap();
+			archive.write_all(b"x = 1").unwrap();
+		})
+	};
+	let bomb = zipped(|archive| {
+		archive.start_file("zeros", options).unwrap();
+		(0..251).for_each(|_| archive.write_all(&vec![0; 1 << 20]).unwrap());
+	});
+	assert!(bomb.len() < 1 << 20);
+	let link = zipped(|archive| archive.add_symlink("link", "/etc/passwd", options).unwrap());
+	let twice = {
+		let mut bytes = zipped(|archive| {
+			for name in ["aa", "ab"] {
+				archive.start_file(name, options).unwrap();
+			}
+		});
+		while let Some(at) = bytes.windows(2).position(|two| two == b"ab") {
+			bytes[at + 1] = b'a';
+		}
+		bytes
+	};
+	for (what, package) in [
+		("a way out", file("../../escaped")),
+		("a way out inside", file("a/../../escaped")),
+		("a link", link),
+		("a bomb", bomb),
+		("a name twice", twice),
+		("no archive", b"PK\x03\x04 nothing".to_vec()),
+	] {
+		let (status, why) = deploy(&server, json!({}), &package);
+		// Of a name that is there twice the second file alone may count.
+		assert!(status == 400 || what == "a name twice" && status == 201, "{what}: {status} {why}");
+	}
+	deploy(&server, json!({}), &file("/etc/flashfork-escaped"));
+	let outside = ["/etc/flashfork-escaped", "code/escaped", "code/g/escaped"];
+	assert!(outside.iter().all(|path| !server.state.join(path).exists()));
+	still_serves(&server);
 }
 
 #[test]
 fn names_and_json_are_checked() {
-    let server = server("names", &[]);
-    for name in [
-        "..%2f..%2fetc",
-        "%2e%2e",
-        "f%00",
-        "f%2f..%2ff",
-        "-f",
-        "x".repeat(65).as_str(),
-        "f:1",
-        "arn:aws:s3:local:function:f",
-    ] {
-        let (status, _, body) = server.ask("POST", &format!("/2015-03-31/functions/{name}/invocations"), "", b"{}");
-        assert!([400, 404].contains(&status), "{name}: {status} {}", String::from_utf8_lossy(&body));
-        assert_eq!(deploy(&server, json!({ "FunctionName": name }), &zipped(|_| ())).0, 400, "{name}");
-    }
-    for bad in [&b"{"[..], b"{}{}", b"nan", b"\"\\ud8", b"\x01", b"\"\xff\"", &b"[".repeat(100_000)] {
-        assert_eq!(server.ask("POST", CALL, "", bad).0, 400, "{}", String::from_utf8_lossy(&bad[..bad.len().min(20)]));
-    }
-    for bad in [json!({ "LD_PRELOAD": "x" }), json!({ "A=B": "x" }), json!({ "A": "x\0y" })] {
-        let (status, why) = deploy(&server, json!({ "Environment": { "Variables": bad } }), &zipped(|_| ()));
-        assert!(status == 400 && why.contains("names of variables"), "{why}");
-    }
-    assert_eq!(server.ask("POST", CALL, "X-Amz-Client-Context: Cg==\r\n", b"{}").0, 400);
-    for page in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
-        assert_eq!(server.ask("POST", CALL, page, b"{}").0, 403);
-    }
-    let mut stream = server.connect();
-    write!(stream, "GET /2015-03-31/functions HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n").unwrap();
-    assert_eq!(answer(&mut stream).0, 403);
-    still_serves(&server);
+	let server = server("names", &[]);
+	for name in [
+		"..%2f..%2fetc",
+		"%2e%2e",
+		"f%00",
+		"f%2f..%2ff",
+		"-f",
+		"x".repeat(65).as_str(),
+		"f:1",
+		"arn:aws:s3:local:function:f",
+	] {
+		let (status, _, body) = server.ask("POST", &format!("/2015-03-31/functions/{name}/invocations"), "", b"{}");
+		assert!([400, 404].contains(&status), "{name}: {status} {}", String::from_utf8_lossy(&body));
+		assert_eq!(deploy(&server, json!({ "FunctionName": name }), &zipped(|_| ())).0, 400, "{name}");
+	}
+	for bad in [&b"{"[..], b"{}{}", b"nan", b"\"\\ud8", b"\x01", b"\"\xff\"", &b"[".repeat(100_000)] {
+		assert_eq!(server.ask("POST", CALL, "", bad).0, 400, "{}", String::from_utf8_lossy(&bad[..bad.len().min(20)]));
+	}
+	for bad in [json!({ "LD_PRELOAD": "x" }), json!({ "A=B": "x" }), json!({ "A": "x\0y" })] {
+		let (status, why) = deploy(&server, json!({ "Environment": { "Variables": bad } }), &zipped(|_| ()));
+		assert!(status == 400 && why.contains("names of variables"), "{why}");
+	}
+	assert_eq!(server.ask("POST", CALL, "X-Amz-Client-Context: Cg==\r\n", b"{}").0, 400);
+	for page in ["Origin: http://evil.example\r\n", "Sec-Fetch-Site: cross-site\r\n"] {
+		assert_eq!(server.ask("POST", CALL, page, b"{}").0, 403);
+	}
+	let mut stream = server.connect();
+	write!(stream, "GET /2015-03-31/functions HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n").unwrap();
+	assert_eq!(answer(&mut stream).0, 403);
+	still_serves(&server);
 }
 
 #[test]
 fn only_this_machine_is_served() {
-    let done = Command::new(SERVE).args(["serve", "--listen", "0.0.0.0:0"]).output().unwrap();
-    let why = String::from_utf8(done.stderr).unwrap();
-    assert!(done.status.code() == Some(1) && why.lines().count() == 1, "{why}");
-    assert!(why.contains("no way yet to tell who asks"), "{why}");
+	let done = Command::new(SERVE).args(["serve", "--listen", "0.0.0.0:0"]).output().unwrap();
+	let why = String::from_utf8(done.stderr).unwrap();
+	assert!(done.status.code() == Some(1) && why.lines().count() == 1, "{why}");
+	assert!(why.contains("no way yet to tell who asks"), "{why}");
 }
 
 #[test]
 fn a_call_ends_when_its_caller_vanishes() {
-    let server = server("vanish", &[]);
-    let word = format!("vanished{}", std::process::id());
-    drop(server.sleeper(&word));
-    until("it runs on", || !runs(&word));
-    still_serves(&server);
+	let server = server("vanish", &[]);
+	let word = format!("vanished{}", std::process::id());
+	drop(server.sleeper(&word));
+	until("it runs on", || !runs(&word));
+	still_serves(&server);
 }
 
 #[test]
 fn a_runtime_that_lies_answers_its_own_call_once() {
-    let server = server("lies", &[]);
-    let (told, failed) = server.call("f", &json!({ "do": "lie", "other": "8476a536-e9f4-11e8-9739-2dfe598c3fcd" }));
-    assert_eq!((told, failed), (json!([400, 400, 404, 403]), false));
+	let server = server("lies", &[]);
+	let (told, failed) = server.call("f", &json!({ "do": "lie", "other": "8476a536-e9f4-11e8-9739-2dfe598c3fcd" }));
+	assert_eq!((told, failed), (json!([400, 400, 404, 403]), false));
 }
 
 #[test]
 fn who_would_wait_for_too_long_is_told_to_come_back() {
-    let server = server("queue", &["--concurrency", "1", "--queue", "0"]);
-    let word = format!("queued{}", std::process::id());
-    let first = server.sleeper(&word);
-    let (status, headers, _) = server.ask("POST", CALL, "", b"{}");
-    assert_eq!(status, 429);
-    assert!(headers.contains("retry-after: 1") && headers.contains("x-amzn-errortype: toomanyrequestsexception"));
-    drop(first);
-    until("its place stays taken", || server.ask("POST", CALL, "", b"{}").0 == 200);
+	let server = server("queue", &["--concurrency", "1", "--queue", "0"]);
+	let word = format!("queued{}", std::process::id());
+	let first = server.sleeper(&word);
+	let (status, headers, _) = server.ask("POST", CALL, "", b"{}");
+	assert_eq!(status, 429);
+	assert!(headers.contains("retry-after: 1") && headers.contains("x-amzn-errortype: toomanyrequestsexception"));
+	drop(first);
+	until("its place stays taken", || server.ask("POST", CALL, "", b"{}").0 == 200);
 }

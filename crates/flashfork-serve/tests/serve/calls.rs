@@ -5,8 +5,8 @@ use serde_json::json;
 
 #[test]
 fn unmodified_clients_and_runtime_clients_are_served() {
-    let server = Server::start("boto", &[]);
-    server.boto(
+	let server = Server::start("boto", &[]);
+	server.boto(
         r#"
 import base64, io, zipfile
 package = io.BytesIO()
@@ -40,86 +40,86 @@ except client.exceptions.ResourceNotFoundException:
 
 #[test]
 fn calls_see_nothing_of_each_other_nor_of_the_server() {
-    let server = Server::start("apart", &[]);
-    server.deploy("look", &["--secret", "SECRET=key", "--env", "PLAIN=ä", "--timeout", "60"]);
-    let state = server.state.canonicalize().unwrap();
-    let all: Vec<_> = (0..3).map(|_| server.call("look", &json!({ "do": "look", "state": state }))).collect();
-    for (found, failed) in &all {
-        assert!(!failed, "{found}");
-        assert_eq!((&found["calls"], &found["files"], &found["writable"]), (&json!(1), &json!([]), &json!([])));
-        assert_eq!((&found["warmed_with"], &found["secret"]), (&json!([null, "ä"]), &json!("key")));
-        assert_eq!(
-            (&found["processes"], &found["state"], &found["names"]),
-            (&json!(1), &json!(["names", "task"]), &json!([]))
-        );
-        assert!(
-            found["user"] != 0 && found["rights"].as_array().unwrap()[..3].iter().all(|set| set == "0000000000000000")
-        );
-    }
-    for i in 0..2 {
-        assert_ne!(all[0].0["random"][i], all[1].0["random"][i]);
-    }
+	let server = Server::start("apart", &[]);
+	server.deploy("look", &["--secret", "SECRET=key", "--env", "PLAIN=ä", "--timeout", "60"]);
+	let state = server.state.canonicalize().unwrap();
+	let all: Vec<_> = (0..3).map(|_| server.call("look", &json!({ "do": "look", "state": state }))).collect();
+	for (found, failed) in &all {
+		assert!(!failed, "{found}");
+		assert_eq!((&found["calls"], &found["files"], &found["writable"]), (&json!(1), &json!([]), &json!([])));
+		assert_eq!((&found["warmed_with"], &found["secret"]), (&json!([null, "ä"]), &json!("key")));
+		assert_eq!(
+			(&found["processes"], &found["state"], &found["names"]),
+			(&json!(1), &json!(["names", "task"]), &json!([]))
+		);
+		assert!(
+			found["user"] != 0 && found["rights"].as_array().unwrap()[..3].iter().all(|set| set == "0000000000000000")
+		);
+	}
+	for i in 0..2 {
+		assert_ne!(all[0].0["random"][i], all[1].0["random"][i]);
+	}
 }
 
 #[test]
 fn an_end_is_that_calls_error() {
-    let server = Server::start("ends", &[]);
-    server.deploy("f", &["--timeout", "20", "--memory", "256"]);
-    server.deploy("short", &["--timeout", "1"]);
-    for (name, how, kind) in [
-        ("f", "fail", "ValueError"),
-        ("f", "leave", "Runtime.ExitError"),
-        ("f", "crash", "Runtime.ExitError"),
-        ("f", "large", "Function.ResponseSizeTooLarge"),
-        ("f", "eat", "MemoryError"),
-        ("short", "sleep", "Sandbox.Timedout"),
-    ] {
-        let (error, failed) = server.call(name, &json!({ "do": how }));
-        assert_eq!((failed, &error["errorType"]), (true, &json!(kind)), "{how}: {error}");
-    }
-    let (count, failed) = server.call("f", &json!({ "do": "breed" }));
-    assert!(!failed && count.as_u64().unwrap() < 300, "{count}");
-    assert_eq!(server.call("f", &json!({ "a": 1 })), (json!({ "a": 1 }), false));
-    let log = String::from_utf8(server.command(&["logs", "f"]).stdout).unwrap();
-    assert!(log.contains("said by f\n") && log.contains("ValueError"), "{log}");
+	let server = Server::start("ends", &[]);
+	server.deploy("f", &["--timeout", "20", "--memory", "256"]);
+	server.deploy("short", &["--timeout", "1"]);
+	for (name, how, kind) in [
+		("f", "fail", "ValueError"),
+		("f", "leave", "Runtime.ExitError"),
+		("f", "crash", "Runtime.ExitError"),
+		("f", "large", "Function.ResponseSizeTooLarge"),
+		("f", "eat", "MemoryError"),
+		("short", "sleep", "Sandbox.Timedout"),
+	] {
+		let (error, failed) = server.call(name, &json!({ "do": how }));
+		assert_eq!((failed, &error["errorType"]), (true, &json!(kind)), "{how}: {error}");
+	}
+	let (count, failed) = server.call("f", &json!({ "do": "breed" }));
+	assert!(!failed && count.as_u64().unwrap() < 300, "{count}");
+	assert_eq!(server.call("f", &json!({ "a": 1 })), (json!({ "a": 1 }), false));
+	let log = String::from_utf8(server.command(&["logs", "f"]).stdout).unwrap();
+	assert!(log.contains("said by f\n") && log.contains("ValueError"), "{log}");
 }
 
 #[test]
 fn code_that_can_not_be_imported_fails_each_call() {
-    let server = Server::start("import", &[]);
-    let code = tempfile::tempdir().unwrap();
-    std::fs::write(code.path().join("broken.py"), "import nothing_of_this_name\n").unwrap();
-    let path = code.path().to_str().unwrap();
-    let done = server.command(&["deploy", path, "--name", "broken", "--handler", "broken.handler"]);
-    assert!(done.status.success(), "{done:?}");
-    for _ in 0..2 {
-        let (error, failed) = server.call("broken", &json!({}));
-        assert!(failed && error["errorType"] == "Runtime.ImportModuleError", "{error}");
-    }
+	let server = Server::start("import", &[]);
+	let code = tempfile::tempdir().unwrap();
+	std::fs::write(code.path().join("broken.py"), "import nothing_of_this_name\n").unwrap();
+	let path = code.path().to_str().unwrap();
+	let done = server.command(&["deploy", path, "--name", "broken", "--handler", "broken.handler"]);
+	assert!(done.status.success(), "{done:?}");
+	for _ in 0..2 {
+		let (error, failed) = server.call("broken", &json!({}));
+		assert!(failed && error["errorType"] == "Runtime.ImportModuleError", "{error}");
+	}
 }
 
 #[test]
 fn what_a_call_has_started_ends_with_it() {
-    let server = Server::start("forks", &[]);
-    server.deploy("f", &["--timeout", "3"]);
-    for (i, then) in ["", "leave", "sleep", "crash"].iter().enumerate() {
-        let word = format!("left{}-{i}", std::process::id());
-        server.call("f", &json!({ "do": "fork", "then": then, "word": word }));
-        until(&format!("{then}: children are left"), || !runs(&word));
-    }
+	let server = Server::start("forks", &[]);
+	server.deploy("f", &["--timeout", "3"]);
+	for (i, then) in ["", "leave", "sleep", "crash"].iter().enumerate() {
+		let word = format!("left{}-{i}", std::process::id());
+		server.call("f", &json!({ "do": "fork", "then": then, "word": word }));
+		until(&format!("{then}: children are left"), || !runs(&word));
+	}
 }
 
 #[test]
 fn a_killed_server_leaves_nothing_and_comes_back_with_its_functions() {
-    let mut server = Server::start("killed", &[]);
-    let word = format!("mark{}", std::process::id());
-    server.deploy("f", &["--env", &format!("MARK={word}"), "--timeout", "100"]);
-    let _waits = server.sleeper(&word);
-    server.kill();
-    until("something still runs", || !runs(&word));
-    server.kill_and_start_again();
-    assert_eq!(server.call("f", &json!({ "a": 2 })), (json!({ "a": 2 }), false));
-    let undone = server.command(&["undeploy", "f"]);
-    assert!(undone.status.success(), "{undone:?}");
-    until("its template still runs", || !runs(&word));
+	let mut server = Server::start("killed", &[]);
+	let word = format!("mark{}", std::process::id());
+	server.deploy("f", &["--env", &format!("MARK={word}"), "--timeout", "100"]);
+	let _waits = server.sleeper(&word);
+	server.kill();
+	until("something still runs", || !runs(&word));
+	server.kill_and_start_again();
+	assert_eq!(server.call("f", &json!({ "a": 2 })), (json!({ "a": 2 }), false));
+	let undone = server.command(&["undeploy", "f"]);
+	assert!(undone.status.success(), "{undone:?}");
+	until("its template still runs", || !runs(&word));
 }

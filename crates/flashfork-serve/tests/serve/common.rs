@@ -14,155 +14,155 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Debian's Python with awslambdaric, boto3 and numpy. The shim is built by then.
 pub static PYTHON: LazyLock<String> = LazyLock::new(|| {
-    let mut build = Command::new(option_env!("CARGO").unwrap_or("cargo"));
-    build.args(["build", "--locked", "--quiet", "-p", "flashfork-preload", "--target-dir"]);
-    build.arg(Path::new(SERVE).parent().unwrap().parent().unwrap());
-    build.args((!cfg!(debug_assertions)).then_some("--release"));
-    assert!(build.status().unwrap().success());
-    let checkout = Path::new(HERE).join("../..").canonicalize().unwrap();
-    let mut make = Command::new(checkout.join("scripts/python-libraries"));
-    let made = make.arg("lambda").stderr(Stdio::inherit()).output().unwrap();
-    assert!(made.status.success());
-    checkout.join(String::from_utf8(made.stdout).unwrap().trim()).to_str().unwrap().to_owned()
+	let mut build = Command::new(option_env!("CARGO").unwrap_or("cargo"));
+	build.args(["build", "--locked", "--quiet", "-p", "flashfork-preload", "--target-dir"]);
+	build.arg(Path::new(SERVE).parent().unwrap().parent().unwrap());
+	build.args((!cfg!(debug_assertions)).then_some("--release"));
+	assert!(build.status().unwrap().success());
+	let checkout = Path::new(HERE).join("../..").canonicalize().unwrap();
+	let mut make = Command::new(checkout.join("scripts/python-libraries"));
+	let made = make.arg("lambda").stderr(Stdio::inherit()).output().unwrap();
+	assert!(made.status.success());
+	checkout.join(String::from_utf8(made.stdout).unwrap().trim()).to_str().unwrap().to_owned()
 });
 
 /// A server, killed at the end of its test.
 pub struct Server {
-    process: Child,
-    pub address: String,
-    pub state: PathBuf,
-    options: Vec<String>,
+	process: Child,
+	pub address: String,
+	pub state: PathBuf,
+	options: Vec<String>,
 }
 
 impl Server {
-    pub fn start(name: &str, options: &[&str]) -> Server {
-        let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{name}"));
-        let _ = fs::remove_dir_all(&state);
-        let options = options.iter().map(ToString::to_string).collect();
-        let (process, address) = run(&state, &options);
-        Server { process, address, state, options }
-    }
+	pub fn start(name: &str, options: &[&str]) -> Server {
+		let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{name}"));
+		let _ = fs::remove_dir_all(&state);
+		let options = options.iter().map(ToString::to_string).collect();
+		let (process, address) = run(&state, &options);
+		Server { process, address, state, options }
+	}
 
-    pub fn kill_and_start_again(&mut self) {
-        self.kill();
-        (self.process, self.address) = run(&self.state, &self.options);
-    }
+	pub fn kill_and_start_again(&mut self) {
+		self.kill();
+		(self.process, self.address) = run(&self.state, &self.options);
+	}
 
-    pub fn kill(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
+	pub fn kill(&mut self) {
+		self.process.kill().unwrap();
+		self.process.wait().unwrap();
+	}
 
-    /// Runs a command of ours.
-    pub fn command(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(SERVE);
-        command.args(arguments).args(["--endpoint", &self.address]);
-        command.output().unwrap()
-    }
+	/// Runs a command of ours.
+	pub fn command(&self, arguments: &[&str]) -> Output {
+		let mut command = Command::new(SERVE);
+		command.args(arguments).args(["--endpoint", &self.address]);
+		command.output().unwrap()
+	}
 
-    /// Deploys the functions of `handlers.py` under a name.
-    pub fn deploy(&self, name: &str, options: &[&str]) {
-        let code = format!("{HERE}/tests/handlers");
-        let done =
-            self.command(&[&["deploy", &code, "--name", name, "--handler", "handlers.handler"], options].concat());
-        assert!(done.status.success(), "{done:?}");
-    }
+	/// Deploys the functions of `handlers.py` under a name.
+	pub fn deploy(&self, name: &str, options: &[&str]) {
+		let code = format!("{HERE}/tests/handlers");
+		let done =
+			self.command(&[&["deploy", &code, "--name", name, "--handler", "handlers.handler"], options].concat());
+		assert!(done.status.success(), "{done:?}");
+	}
 
-    /// A request, and what comes back: the status, all headers in lower case, and the body.
-    pub fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
-        let mut stream = self.connect();
-        let length = body.len();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n",
-            self.address
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        // One that is refused by its head may be told before all of it is sent.
-        let _ = stream.write_all(body);
-        answer(&mut stream)
-    }
+	/// A request, and what comes back: the status, all headers in lower case, and the body.
+	pub fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
+		let mut stream = self.connect();
+		let length = body.len();
+		let head = format!(
+			"{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n",
+			self.address
+		);
+		stream.write_all(head.as_bytes()).unwrap();
+		// One that is refused by its head may be told before all of it is sent.
+		let _ = stream.write_all(body);
+		answer(&mut stream)
+	}
 
-    pub fn connect(&self) -> TcpStream {
-        TcpStream::connect(&self.address).unwrap()
-    }
+	pub fn connect(&self) -> TcpStream {
+		TcpStream::connect(&self.address).unwrap()
+	}
 
-    /// A connection on which a call of a function has been asked for, with these headers.
-    pub fn send(&self, name: &str, headers: &str, body: &str) -> TcpStream {
-        let mut stream = self.connect();
-        let head = format!("POST /2015-03-31/functions/{name}/invocations HTTP/1.1\r\nHost: {}", self.address);
-        write!(stream, "{head}\r\n{headers}\r\n{body}").unwrap();
-        stream
-    }
+	/// A connection on which a call of a function has been asked for, with these headers.
+	pub fn send(&self, name: &str, headers: &str, body: &str) -> TcpStream {
+		let mut stream = self.connect();
+		let head = format!("POST /2015-03-31/functions/{name}/invocations HTTP/1.1\r\nHost: {}", self.address);
+		write!(stream, "{head}\r\n{headers}\r\n{body}").unwrap();
+		stream
+	}
 
-    /// The same of one that makes processes with this word, and then sleeps: it has begun.
-    pub fn sleeper(&self, word: &str) -> TcpStream {
-        let body = json!({ "do": "fork", "word": word, "then": "sleep" }).to_string();
-        let stream = self.send("f", &format!("Content-Length: {}\r\n", body.len()), &body);
-        until("it never began", || runs(&format!("sleep-{word}")));
-        stream
-    }
+	/// The same of one that makes processes with this word, and then sleeps: it has begun.
+	pub fn sleeper(&self, word: &str) -> TcpStream {
+		let body = json!({ "do": "fork", "word": word, "then": "sleep" }).to_string();
+		let stream = self.send("f", &format!("Content-Length: {}\r\n", body.len()), &body);
+		until("it never began", || runs(&format!("sleep-{word}")));
+		stream
+	}
 
-    /// Calls one of `handlers.py`: its answer, and whether it failed.
-    pub fn call(&self, name: &str, event: &Value) -> (Value, bool) {
-        let path = format!("/2015-03-31/functions/{name}/invocations");
-        let (status, headers, body) = self.ask("POST", &path, "", event.to_string().as_bytes());
-        assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
-        (serde_json::from_slice(&body).unwrap(), headers.contains("x-amz-function-error: unhandled"))
-    }
+	/// Calls one of `handlers.py`: its answer, and whether it failed.
+	pub fn call(&self, name: &str, event: &Value) -> (Value, bool) {
+		let path = format!("/2015-03-31/functions/{name}/invocations");
+		let (status, headers, body) = self.ask("POST", &path, "", event.to_string().as_bytes());
+		assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
+		(serde_json::from_slice(&body).unwrap(), headers.contains("x-amz-function-error: unhandled"))
+	}
 
-    /// Runs a Python program with boto3, `client` being one of this server.
-    pub fn boto(&self, program: &str) {
-        let head = format!(
-            "import boto3, json\nfrom botocore.config import Config\nclient = boto3.client('lambda', endpoint_url='http://{}', \
+	/// Runs a Python program with boto3, `client` being one of this server.
+	pub fn boto(&self, program: &str) {
+		let head = format!(
+			"import boto3, json\nfrom botocore.config import Config\nclient = boto3.client('lambda', endpoint_url='http://{}', \
              region_name='local', aws_access_key_id='any', aws_secret_access_key='any', config=Config(retries={{'max_attempts': 0}}))\n",
-            self.address
-        );
-        let done = Command::new(&*PYTHON).args(["-c", &(head + program)]).output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    }
+			self.address
+		);
+		let done = Command::new(&*PYTHON).args(["-c", &(head + program)]).output().unwrap();
+		assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+	}
 }
 
 impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-    }
+	fn drop(&mut self) {
+		self.kill();
+	}
 }
 
 fn run(state: &Path, options: &Vec<String>) -> (Child, String) {
-    let mut command = Command::new(SERVE);
-    command.args(["serve", "--listen", "127.0.0.1:0", "--python", &PYTHON, "--state"]).arg(state).args(options);
-    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().rsplit('/').next().unwrap().to_owned();
-    (process, address)
+	let mut command = Command::new(SERVE);
+	command.args(["serve", "--listen", "127.0.0.1:0", "--python", &PYTHON, "--state"]).arg(state).args(options);
+	let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+	let mut line = String::new();
+	BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+	let address = line.trim().rsplit('/').next().unwrap().to_owned();
+	(process, address)
 }
 
 pub fn answer(stream: &mut TcpStream) -> (u16, String, Vec<u8>) {
-    let mut all = Vec::new();
-    // It may close before all of a request is read; what it has said before that counts.
-    let _ = stream.read_to_end(&mut all);
-    let end = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| panic!("no answer: {all:?}"));
-    let head = String::from_utf8(all[..end].to_vec()).unwrap().to_lowercase();
-    (head[9..12].parse().unwrap(), head, all[end + 4..].to_vec())
+	let mut all = Vec::new();
+	// It may close before all of a request is read; what it has said before that counts.
+	let _ = stream.read_to_end(&mut all);
+	let end = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| panic!("no answer: {all:?}"));
+	let head = String::from_utf8(all[..end].to_vec()).unwrap().to_lowercase();
+	(head[9..12].parse().unwrap(), head, all[end + 4..].to_vec())
 }
 
 /// Waits until something is so; panics where it stays otherwise.
 pub fn until(what: &str, so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+	let start = Instant::now();
+	while !so() {
+		assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+		std::thread::sleep(Duration::from_millis(5));
+	}
 }
 
 /// Whether a process has this word in its environment or command line.
 pub fn runs(word: &str) -> bool {
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    processes.filter(|entry| entry.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit())).any(|entry| {
-        ["environ", "cmdline"].iter().any(|file| {
-            let text = fs::read(entry.path().join(file)).unwrap_or_default();
-            text.windows(word.len()).any(|window| window == word.as_bytes())
-        })
-    })
+	let processes = fs::read_dir("/proc").unwrap().flatten();
+	processes.filter(|entry| entry.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit())).any(|entry| {
+		["environ", "cmdline"].iter().any(|file| {
+			let text = fs::read(entry.path().join(file)).unwrap_or_default();
+			text.windows(word.len()).any(|window| window == word.as_bytes())
+		})
+	})
 }

@@ -4,49 +4,49 @@ use crate::common::{Server, until};
 use serde_json::{Value, json};
 
 fn send(server: &Server, event: &Value) -> String {
-    let path = "/2015-03-31/functions/f/invocations";
-    let (status, headers, _) =
-        server.ask("POST", path, "X-Amz-Invocation-Type: Event\r\n", event.to_string().as_bytes());
-    assert_eq!(status, 202, "{headers}");
-    headers.lines().find_map(|line| line.strip_prefix("x-amzn-requestid: ")).unwrap().to_owned()
+	let path = "/2015-03-31/functions/f/invocations";
+	let (status, headers, _) =
+		server.ask("POST", path, "X-Amz-Invocation-Type: Event\r\n", event.to_string().as_bytes());
+	assert_eq!(status, 202, "{headers}");
+	headers.lines().find_map(|line| line.strip_prefix("x-amzn-requestid: ")).unwrap().to_owned()
 }
 
 fn result(server: &Server, id: &str) -> Value {
-    let done = server.command(&["invoke", "f", "--result", id]);
-    assert!(done.status.success(), "{done:?}");
-    serde_json::from_slice(&done.stdout).unwrap()
+	let done = server.command(&["invoke", "f", "--result", id]);
+	assert!(done.status.success(), "{done:?}");
+	serde_json::from_slice(&done.stdout).unwrap()
 }
 
 #[test]
 fn an_event_is_tried_three_times_and_its_result_is_kept() {
-    let server = Server::start("event", &["--event-retry", "0"]);
-    server.deploy("f", &["--timeout", "20"]);
-    let ids = [json!({ "a": 1 }), json!({ "do": "leave" })].map(|event| send(&server, &event));
-    until("no result", || ids.iter().all(|id| result(&server, id)["Status"] != "Pending"));
-    let [good, bad] = ids.map(|id| result(&server, &id));
-    assert_eq!(
-        (&good["Status"], &good["Attempts"], &good["Payload"]),
-        (&json!("Succeeded"), &json!(1), &json!("{\"a\": 1}"))
-    );
-    assert_eq!((&bad["Status"], &bad["Attempts"]), (&json!("Failed"), &json!(3)));
-    assert!(bad["Payload"].as_str().unwrap().contains("Runtime.ExitError"), "{bad}");
+	let server = Server::start("event", &["--event-retry", "0"]);
+	server.deploy("f", &["--timeout", "20"]);
+	let ids = [json!({ "a": 1 }), json!({ "do": "leave" })].map(|event| send(&server, &event));
+	until("no result", || ids.iter().all(|id| result(&server, id)["Status"] != "Pending"));
+	let [good, bad] = ids.map(|id| result(&server, &id));
+	assert_eq!(
+		(&good["Status"], &good["Attempts"], &good["Payload"]),
+		(&json!("Succeeded"), &json!(1), &json!("{\"a\": 1}"))
+	);
+	assert_eq!((&bad["Status"], &bad["Attempts"]), (&json!("Failed"), &json!(3)));
+	assert!(bad["Payload"].as_str().unwrap().contains("Runtime.ExitError"), "{bad}");
 }
 
 #[test]
 fn kills_lose_no_event_and_double_no_result() {
-    let mut server = Server::start("events-killed", &["--event-retry", "0", "--concurrency", "2"]);
-    server.deploy("f", &["--timeout", "20"]);
-    let mut ids = Vec::new();
-    for round in 0..3 {
-        ids.extend((0..20).map(|i| send(&server, &json!({ "n": round * 20 + i }))));
-        server.kill_and_start_again();
-    }
-    until("no result", || ids.iter().all(|id| result(&server, id)["Status"] != "Pending"));
-    let file = std::fs::read_to_string(server.state.join("events")).unwrap();
-    for (n, id) in ids.iter().enumerate() {
-        let found = result(&server, id);
-        assert_eq!((&found["Status"], &found["Payload"]), (&json!("Succeeded"), &json!(format!("{{\"n\": {n}}}"))));
-        let results = file.lines().filter(|line| line.starts_with("{\"Ended\"") && line.contains(id.as_str())).count();
-        assert_eq!(results, 1);
-    }
+	let mut server = Server::start("events-killed", &["--event-retry", "0", "--concurrency", "2"]);
+	server.deploy("f", &["--timeout", "20"]);
+	let mut ids = Vec::new();
+	for round in 0..3 {
+		ids.extend((0..20).map(|i| send(&server, &json!({ "n": round * 20 + i }))));
+		server.kill_and_start_again();
+	}
+	until("no result", || ids.iter().all(|id| result(&server, id)["Status"] != "Pending"));
+	let file = std::fs::read_to_string(server.state.join("events")).unwrap();
+	for (n, id) in ids.iter().enumerate() {
+		let found = result(&server, id);
+		assert_eq!((&found["Status"], &found["Payload"]), (&json!("Succeeded"), &json!(format!("{{\"n\": {n}}}"))));
+		let results = file.lines().filter(|line| line.starts_with("{\"Ended\"") && line.contains(id.as_str())).count();
+		assert_eq!(results, 1);
+	}
 }

@@ -3,21 +3,21 @@
 use std::time::{Duration, Instant};
 
 pub fn kill(pid: i32, signal: i32) {
-    // SAFETY: takes numbers.
-    unsafe { libc::kill(pid, signal) };
+	// SAFETY: takes numbers.
+	unsafe { libc::kill(pid, signal) };
 }
 
 /// Until something is so; not for ever.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+	let start = Instant::now();
+	while !so() {
+		assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
+		std::thread::sleep(Duration::from_millis(5));
+	}
 }
 
 /// The state of a process as `ps` shows it; `None` when it is gone.
 pub fn state(pid: i32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
+	let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+	stat.rsplit_once(") ")?.1.chars().next()
 }

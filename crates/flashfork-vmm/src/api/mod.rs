@@ -15,7 +15,7 @@ use axum::{Json, Router};
 use axum::{http::StatusCode, routing::get};
 use description::{Failed, described};
 use flashfork_proto::api::{
-    self, CreateClones, CreateTemplate, ErrorCode, ForkClone, LoadTemplate, MAX_BODY, SaveTemplate, VERSION,
+	self, CreateClones, CreateTemplate, ErrorCode, ForkClone, LoadTemplate, MAX_BODY, SaveTemplate, VERSION,
 };
 use flashfork_proto::printable;
 use request::{Body, Name};
@@ -28,56 +28,56 @@ type Answer<T> = Result<Json<T>, Failure>;
 struct Failure(api::Error);
 
 impl IntoResponse for Failure {
-    fn into_response(mut self) -> Response {
-        // A guest or its shell may have put it in words.
-        self.0.message = printable(&self.0.message);
-        let status = StatusCode::from_u16(self.0.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, Json(self.0)).into_response()
-    }
+	fn into_response(mut self) -> Response {
+		// A guest or its shell may have put it in words.
+		self.0.message = printable(&self.0.message);
+		let status = StatusCode::from_u16(self.0.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+		(status, Json(self.0)).into_response()
+	}
 }
 
 impl From<DaemonError> for Failure {
-    fn from(error: DaemonError) -> Self {
-        Self(error.into())
-    }
+	fn from(error: DaemonError) -> Self {
+		Self(error.into())
+	}
 }
 
 /// What the daemon answers.
 pub fn router(daemon: Arc<Daemon>) -> Router {
-    let (router, description) = described().split_for_parts();
-    let describe = move || {
-        let description = description.clone();
-        async move { Json(description) }
-    };
-    router
-        .route("/v1/openapi.json", get(describe))
-        .fallback(nowhere)
-        .layer(DefaultBodyLimit::max(MAX_BODY))
-        .with_state(daemon)
+	let (router, description) = described().split_for_parts();
+	let describe = move || {
+		let description = description.clone();
+		async move { Json(description) }
+	};
+	router
+		.route("/v1/openapi.json", get(describe))
+		.fallback(nowhere)
+		.layer(DefaultBodyLimit::max(MAX_BODY))
+		.with_state(daemon)
 }
 
 /// Runs what blocks where it may: whatever reads files, waits for anybody or may free memory. The daemon has one thread
 /// for requests.
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, DaemonError> + Send + 'static,
+	work: impl FnOnce() -> Result<T, DaemonError> + Send + 'static,
 ) -> Result<T, Failure> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => Ok(result?),
-        // Panics abort; a runtime that ends answers nobody.
-        Err(e) => Err(Failure(api::Error { code: ErrorCode::Internal, message: e.to_string() })),
-    }
+	match tokio::task::spawn_blocking(work).await {
+		Ok(result) => Ok(result?),
+		// Panics abort; a runtime that ends answers nobody.
+		Err(e) => Err(Failure(api::Error { code: ErrorCode::Internal, message: e.to_string() })),
+	}
 }
 
 async fn nowhere() -> Failure {
-    let message = format!("no such path: this daemon speaks version {VERSION} of the interface");
-    Failure(api::Error { code: ErrorCode::NotFound, message })
+	let message = format!("no such path: this daemon speaks version {VERSION} of the interface");
+	Failure(api::Error { code: ErrorCode::NotFound, message })
 }
 
 /// Who answers.
 #[utoipa::path(get, path = "/v1", responses((status = 200, description = "Done", body = api::Daemon), Failed))]
 async fn version() -> Json<api::Daemon> {
-    let flashfork = env!("CARGO_PKG_VERSION").to_owned();
-    Json(api::Daemon { flashfork, api: VERSION, pid: std::process::id() })
+	let flashfork = env!("CARGO_PKG_VERSION").to_owned();
+	Json(api::Daemon { flashfork, api: VERSION, pid: std::process::id() })
 }
 
 /// All templates.
@@ -86,7 +86,7 @@ async fn version() -> Json<api::Daemon> {
     responses((status = 200, description = "Done", body = Vec<api::Template>), Failed)
 )]
 async fn templates(State(daemon): Shared) -> Answer<Vec<api::Template>> {
-    blocking(move || Ok(daemon.templates())).await.map(Json)
+	blocking(move || Ok(daemon.templates())).await.map(Json)
 }
 
 /// Boots a guest and makes a template of it.
@@ -96,10 +96,10 @@ async fn templates(State(daemon): Shared) -> Answer<Vec<api::Template>> {
     responses((status = 200, description = "Done", body = api::Template), Failed)
 )]
 async fn create_template(State(daemon): Shared, Body(request): Body<CreateTemplate>) -> Answer<api::Template> {
-    // Gone with this future, when the client hangs up.
-    let client = Arc::new(());
-    let waits = Arc::downgrade(&client);
-    blocking(move || daemon.create_template(&request, &waits)).await.map(Json)
+	// Gone with this future, when the client hangs up.
+	let client = Arc::new(());
+	let waits = Arc::downgrade(&client);
+	blocking(move || daemon.create_template(&request, &waits)).await.map(Json)
 }
 
 /// Loads a template that was saved.
@@ -109,7 +109,7 @@ async fn create_template(State(daemon): Shared, Body(request): Body<CreateTempla
     responses((status = 200, description = "Done", body = api::Template), Failed)
 )]
 async fn load_template(State(daemon): Shared, Body(request): Body<LoadTemplate>) -> Answer<api::Template> {
-    blocking(move || daemon.load_template(&request)).await.map(Json)
+	blocking(move || daemon.load_template(&request)).await.map(Json)
 }
 
 /// Saves a template.
@@ -120,11 +120,11 @@ async fn load_template(State(daemon): Shared, Body(request): Body<LoadTemplate>)
     responses((status = 200, description = "Done", body = api::Template), Failed)
 )]
 async fn save_template(
-    State(daemon): Shared,
-    Name(name): Name,
-    Body(request): Body<SaveTemplate>,
+	State(daemon): Shared,
+	Name(name): Name,
+	Body(request): Body<SaveTemplate>,
 ) -> Answer<api::Template> {
-    blocking(move || daemon.save_template(&name, &request)).await.map(Json)
+	blocking(move || daemon.save_template(&name, &request)).await.map(Json)
 }
 
 /// A template.
@@ -134,7 +134,7 @@ async fn save_template(
     responses((status = 200, description = "Done", body = api::Template), Failed)
 )]
 async fn template(State(daemon): Shared, Name(name): Name) -> Answer<api::Template> {
-    blocking(move || daemon.template(&name)).await.map(Json)
+	blocking(move || daemon.template(&name)).await.map(Json)
 }
 
 /// Removes a template with no clones.
@@ -144,8 +144,8 @@ async fn template(State(daemon): Shared, Name(name): Name) -> Answer<api::Templa
     responses((status = 204, description = "It is gone"), Failed)
 )]
 async fn remove_template(State(daemon): Shared, Name(name): Name) -> Result<StatusCode, Failure> {
-    blocking(move || daemon.remove_template(&name)).await?;
-    Ok(StatusCode::NO_CONTENT)
+	blocking(move || daemon.remove_template(&name)).await?;
+	Ok(StatusCode::NO_CONTENT)
 }
 
 /// Makes clones.
@@ -156,12 +156,12 @@ async fn remove_template(State(daemon): Shared, Name(name): Name) -> Result<Stat
     responses((status = 200, description = "Done", body = Vec<api::Clone>), Failed)
 )]
 async fn create_clones(
-    State(daemon): Shared,
-    Name(name): Name,
-    Body(request): Body<CreateClones>,
+	State(daemon): Shared,
+	Name(name): Name,
+	Body(request): Body<CreateClones>,
 ) -> Answer<Vec<api::Clone>> {
-    let started = Instant::now();
-    blocking(move || daemon.create_clones(&name, &request, started)).await.map(Json)
+	let started = Instant::now();
+	blocking(move || daemon.create_clones(&name, &request, started)).await.map(Json)
 }
 
 /// All clones, and those that ended last.
@@ -170,7 +170,7 @@ async fn create_clones(
     responses((status = 200, description = "Done", body = Vec<api::Clone>), Failed)
 )]
 async fn clones(State(daemon): Shared) -> Answer<Vec<api::Clone>> {
-    blocking(move || Ok(daemon.clones())).await.map(Json)
+	blocking(move || Ok(daemon.clones())).await.map(Json)
 }
 
 /// A clone.
@@ -180,7 +180,7 @@ async fn clones(State(daemon): Shared) -> Answer<Vec<api::Clone>> {
     responses((status = 200, description = "Done", body = api::Clone), Failed)
 )]
 async fn clone(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone> {
-    blocking(move || daemon.show_clone(&name)).await.map(Json)
+	blocking(move || daemon.show_clone(&name)).await.map(Json)
 }
 
 /// Ends and removes a clone.
@@ -190,8 +190,8 @@ async fn clone(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone> {
     responses((status = 204, description = "It is gone"), Failed)
 )]
 async fn remove_clone(State(daemon): Shared, Name(name): Name) -> Result<StatusCode, Failure> {
-    blocking(move || daemon.remove_clone(&name)).await?;
-    Ok(StatusCode::NO_CONTENT)
+	blocking(move || daemon.remove_clone(&name)).await?;
+	Ok(StatusCode::NO_CONTENT)
 }
 
 /// Takes a clone back to its template.
@@ -201,7 +201,7 @@ async fn remove_clone(State(daemon): Shared, Name(name): Name) -> Result<StatusC
     responses((status = 200, description = "Done", body = api::Clone), Failed)
 )]
 async fn rollback(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone> {
-    blocking(move || daemon.rollback(&name)).await.map(Json)
+	blocking(move || daemon.rollback(&name)).await.map(Json)
 }
 
 /// Forks a clone while it runs.
@@ -212,18 +212,18 @@ async fn rollback(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone>
     responses((status = 200, description = "Done", body = api::Forked), Failed)
 )]
 async fn fork_clone(State(daemon): Shared, Name(name): Name, Body(request): Body<ForkClone>) -> Answer<api::Forked> {
-    let started = Instant::now();
-    blocking(move || daemon.fork_clone(&name, &request, started)).await.map(Json)
+	let started = Instant::now();
+	blocking(move || daemon.fork_clone(&name, &request, started)).await.map(Json)
 }
 
 /// What the daemon has.
 #[utoipa::path(get, path = "/v1/stats", responses((status = 200, description = "Done", body = api::Stats), Failed))]
 async fn stats(State(daemon): Shared) -> Answer<api::Stats> {
-    blocking(move || Ok(daemon.stats())).await.map(Json)
+	blocking(move || Ok(daemon.stats())).await.map(Json)
 }
 
 /// Finds out what the host's KVM can do, by trying.
 #[utoipa::path(post, path = "/v1/host", responses((status = 200, description = "Done", body = api::Host), Failed))]
 async fn host(State(daemon): Shared) -> Answer<api::Host> {
-    blocking(move || Ok(daemon.host())).await.map(Json)
+	blocking(move || Ok(daemon.host())).await.map(Json)
 }

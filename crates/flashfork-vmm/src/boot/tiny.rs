@@ -10,14 +10,14 @@ use vm_memory::{Bytes, GuestAddress};
 pub const ADDRESS: u64 = 0x1000;
 
 pub(super) fn load(code: &[u8], ram: &Ram) -> Result<Entry, BootError> {
-    let failed = |_| BootError::Memory { what: "the code" };
-    ram.guest().write_slice(code, GuestAddress(ADDRESS)).map_err(failed)?;
-    let regs = kvm_regs { rip: ADDRESS, rsp: 0x8000, rflags: 2, ..Default::default() };
-    Ok(Entry { regs, sregs: flat_real_mode })
+	let failed = |_| BootError::Memory { what: "the code" };
+	ram.guest().write_slice(code, GuestAddress(ADDRESS)).map_err(failed)?;
+	let regs = kvm_regs { rip: ADDRESS, rsp: 0x8000, rflags: 2, ..Default::default() };
+	Ok(Entry { regs, sregs: flat_real_mode })
 }
 
 fn flat_real_mode(sregs: &mut kvm_sregs) {
-    for segment in [&mut sregs.cs, &mut sregs.ds, &mut sregs.es, &mut sregs.ss] {
-        (segment.base, segment.selector) = (0, 0);
-    }
+	for segment in [&mut sregs.cs, &mut sregs.ds, &mut sregs.es, &mut sregs.ss] {
+		(segment.base, segment.selector) = (0, 0);
+	}
 }

@@ -20,29 +20,29 @@ const SET: Opcode = write::<kvm_device_attr>(0xae, 0xe1);
 const HAS: Opcode = write::<kvm_device_attr>(0xae, 0xe3);
 
 impl TscOffset {
-    /// The one with which a counter that stood at `then` goes on from there now.
-    pub fn going_on_from(then: u64) -> Self {
-        // SAFETY: every x86-64 CPU has the instruction.
-        Self(then.wrapping_sub(unsafe { core::arch::x86_64::_rdtsc() }))
-    }
+	/// The one with which a counter that stood at `then` goes on from there now.
+	pub fn going_on_from(then: u64) -> Self {
+		// SAFETY: every x86-64 CPU has the instruction.
+		Self(then.wrapping_sub(unsafe { core::arch::x86_64::_rdtsc() }))
+	}
 
-    /// Gives it to a vCPU that doesn't run.
-    pub(super) fn set(self, fd: &VcpuFd) -> Result<(), VcpuStateError> {
-        attribute(fd, SET, &self.0).map_err(VcpuStateError::ioctl("KVM_VCPU_TSC_OFFSET"))
-    }
+	/// Gives it to a vCPU that doesn't run.
+	pub(super) fn set(self, fd: &VcpuFd) -> Result<(), VcpuStateError> {
+		attribute(fd, SET, &self.0).map_err(VcpuStateError::ioctl("KVM_VCPU_TSC_OFFSET"))
+	}
 
-    /// Whether this host's KVM knows of it.
-    pub(crate) fn is_known(fd: &VcpuFd) -> bool {
-        attribute(fd, HAS, &0).is_ok()
-    }
+	/// Whether this host's KVM knows of it.
+	pub(crate) fn is_known(fd: &VcpuFd) -> bool {
+		attribute(fd, HAS, &0).is_ok()
+	}
 }
 
 fn attribute(fd: &VcpuFd, request: Opcode, offset: &u64) -> Result<(), Error> {
-    let addr = std::ptr::from_ref(offset) as u64;
-    let attribute = kvm_device_attr { flags: 0, group: KVM_VCPU_TSC_CTRL, attr: KVM_VCPU_TSC_OFFSET.into(), addr };
-    // SAFETY: the requests read the structure and, at most, the number it points to; both outlive the call.
-    match unsafe { libc::ioctl(fd.as_raw_fd(), request.into(), &raw const attribute) } {
-        0 => Ok(()),
-        _ => Err(Error::last()),
-    }
+	let addr = std::ptr::from_ref(offset) as u64;
+	let attribute = kvm_device_attr { flags: 0, group: KVM_VCPU_TSC_CTRL, attr: KVM_VCPU_TSC_OFFSET.into(), addr };
+	// SAFETY: the requests read the structure and, at most, the number it points to; both outlive the call.
+	match unsafe { libc::ioctl(fd.as_raw_fd(), request.into(), &raw const attribute) } {
+		0 => Ok(()),
+		_ => Err(Error::last()),
+	}
 }

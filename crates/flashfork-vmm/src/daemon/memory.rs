@@ -25,58 +25,58 @@ const RECORD: u64 = 10;
 
 /// Bytes that a shell adds to what its template takes; none for one that has ended.
 pub(super) fn added(of: &Footprint) -> Option<u64> {
-    let counted = of.cgroup.as_ref().and_then(Weak::upgrade).and_then(|cgroup| Cgroup::memory(&cgroup));
-    counted.or_else(|| Some(of_process(of.pid)? + of_kvm(&of.shape)))
+	let counted = of.cgroup.as_ref().and_then(Weak::upgrade).and_then(|cgroup| Cgroup::memory(&cgroup));
+	counted.or_else(|| Some(of_process(of.pid)? + of_kvm(&of.shape)))
 }
 
 /// Of a process, without KVM's share.
 fn of_process(pid: u32) -> Option<u64> {
-    sum(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+	sum(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
 /// KVM's share, without its page tables, which are few: a clone's are as many as it has touched of its memory.
 fn of_kvm(shape: &Shape) -> u64 {
-    let pages = if kvm::two_dimensional() == Some(false) { shape.memory_bytes() / 4096 } else { 0 };
-    VM + u64::from(shape.vcpus) * VCPU + pages * RECORD
+	let pages = if kvm::two_dimensional() == Some(false) { shape.memory_bytes() / 4096 } else { 0 };
+	VM + u64::from(shape.vcpus) * VCPU + pages * RECORD
 }
 
 fn sum(status: &str) -> Option<u64> {
-    let field = |name: &&str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1024)
-    };
-    // A kernel without hugetlb has no line for it; a process without memory has none of the others.
-    let found: Vec<u64> = ADDED.iter().filter_map(field).collect();
-    (found.len() >= ADDED.len() - 1).then(|| found.iter().sum())
+	let field = |name: &&str| {
+		let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+		line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib * 1024)
+	};
+	// A kernel without hugetlb has no line for it; a process without memory has none of the others.
+	let found: Vec<u64> = ADDED.iter().filter_map(field).collect();
+	(found.len() >= ADDED.len() - 1).then(|| found.iter().sum())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+	use super::*;
 
-    #[test]
-    fn private_memory_and_page_tables_count_and_shared_does_not() {
-        let status = "Name:\tx\nVmRSS:\t  900 kB\nRssAnon:\t      40 kB\nRssFile:\t 4000 kB\nRssShmem:\t 500 kB\n\
+	#[test]
+	fn private_memory_and_page_tables_count_and_shared_does_not() {
+		let status = "Name:\tx\nVmRSS:\t  900 kB\nRssAnon:\t      40 kB\nRssFile:\t 4000 kB\nRssShmem:\t 500 kB\n\
                       VmPTE:\t  8 kB\nVmSwap:\t  2 kB\nHugetlbPages:\t  2048 kB\n";
-        assert_eq!(sum(status), Some((40 + 8 + 2 + 2048) << 10));
-        assert_eq!(sum("Name:\tzombie\nState:\tZ\n"), None);
-    }
+		assert_eq!(sum(status), Some((40 + 8 + 2 + 2048) << 10));
+		assert_eq!(sum("Name:\tzombie\nState:\tZ\n"), None);
+	}
 
-    /// Of its own process: in this one other tests take and give back memory.
-    #[test]
-    fn memory_that_a_process_keeps_is_added() {
-        use std::io::{Read, Write};
-        const KEPT: u64 = 32 << 20;
-        let mut tail = std::process::Command::new("tail");
-        tail.arg("-c").arg(KEPT.to_string()).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        let mut tail = tail.spawn().unwrap();
-        tail.stdin.take().unwrap().write_all(&vec![1; KEPT as usize]).unwrap();
-        // Once it writes it has all, and keeps it: nobody reads the rest.
-        tail.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        let added = of_process(tail.id()).unwrap();
-        assert!((KEPT..KEPT + (8 << 20)).contains(&added), "{added}");
-        tail.kill().unwrap();
-        tail.wait().unwrap();
-        assert_eq!(of_process(tail.id()), None);
-    }
+	/// Of its own process: in this one other tests take and give back memory.
+	#[test]
+	fn memory_that_a_process_keeps_is_added() {
+		use std::io::{Read, Write};
+		const KEPT: u64 = 32 << 20;
+		let mut tail = std::process::Command::new("tail");
+		tail.arg("-c").arg(KEPT.to_string()).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+		let mut tail = tail.spawn().unwrap();
+		tail.stdin.take().unwrap().write_all(&vec![1; KEPT as usize]).unwrap();
+		// Once it writes it has all, and keeps it: nobody reads the rest.
+		tail.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+		let added = of_process(tail.id()).unwrap();
+		assert!((KEPT..KEPT + (8 << 20)).contains(&added), "{added}");
+		tail.kill().unwrap();
+		tail.wait().unwrap();
+		assert_eq!(of_process(tail.id()), None);
+	}
 }

@@ -9,5 +9,5 @@ const TDP_MMU: &str = "/sys/module/kvm/parameters/tdp_mmu";
 /// guests' page tables. `None` where that can't be found out.
 #[must_use]
 pub fn two_dimensional() -> Option<bool> {
-    Some(fs::read_to_string(TDP_MMU).ok()?.trim() == "Y")
+	Some(fs::read_to_string(TDP_MMU).ok()?.trim() == "Y")
 }

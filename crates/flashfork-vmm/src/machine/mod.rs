@@ -27,26 +27,26 @@ use std::{collections::VecDeque, os::fd::OwnedFd, sync::Arc, thread::JoinHandle}
 /// A VM.
 #[derive(Debug)]
 pub struct Machine {
-    shape: Shape,
-    vcpus: Vec<VcpuHandle>,
-    /// One bit per vCPU that was told to run and has not said that it stopped.
-    running: u8,
-    threads: Vec<JoinHandle<()>>,
-    inbox: Inbox,
-    /// Events that came while something else was waited for.
-    early: VecDeque<Event>,
-    devices: Arc<Devices>,
-    /// Memory of a machine that was booted and not frozen yet.
-    own: Option<OwnedFd>,
-    /// Where a rollback goes back to.
-    origin: Option<Arc<MachineState>>,
-    template: Option<Layered>,
-    /// If its rollbacks may copy memory back.
-    undo: Option<Undo>,
-    /// What it takes to be forked while it runs.
-    watch: Option<Watch>,
-    branching: Option<Branching>,
-    vm: Vm,
-    // Last: the VM's slots hold its addresses.
-    ram: Ram,
+	shape: Shape,
+	vcpus: Vec<VcpuHandle>,
+	/// One bit per vCPU that was told to run and has not said that it stopped.
+	running: u8,
+	threads: Vec<JoinHandle<()>>,
+	inbox: Inbox,
+	/// Events that came while something else was waited for.
+	early: VecDeque<Event>,
+	devices: Arc<Devices>,
+	/// Memory of a machine that was booted and not frozen yet.
+	own: Option<OwnedFd>,
+	/// Where a rollback goes back to.
+	origin: Option<Arc<MachineState>>,
+	template: Option<Layered>,
+	/// If its rollbacks may copy memory back.
+	undo: Option<Undo>,
+	/// What it takes to be forked while it runs.
+	watch: Option<Watch>,
+	branching: Option<Branching>,
+	vm: Vm,
+	// Last: the VM's slots hold its addresses.
+	ram: Ram,
 }

@@ -8,35 +8,35 @@ use std::thread::{self, JoinHandle};
 /// A thread that waits for the end of shells.
 #[derive(Debug)]
 pub(super) struct Reaper {
-    graves: Option<Sender<Shell>>,
-    thread: Option<JoinHandle<()>>,
+	graves: Option<Sender<Shell>>,
+	thread: Option<JoinHandle<()>>,
 }
 
 impl Reaper {
-    pub(super) fn start() -> io::Result<Self> {
-        let (graves, shells) = channel::<Shell>();
-        let thread = thread::Builder::new().name("reaper".into()).spawn(move || {
-            // Dropping a shell waits for its end.
-            shells.into_iter().for_each(drop);
-        })?;
-        Ok(Self { graves: Some(graves), thread: Some(thread) })
-    }
+	pub(super) fn start() -> io::Result<Self> {
+		let (graves, shells) = channel::<Shell>();
+		let thread = thread::Builder::new().name("reaper".into()).spawn(move || {
+			// Dropping a shell waits for its end.
+			shells.into_iter().for_each(drop);
+		})?;
+		Ok(Self { graves: Some(graves), thread: Some(thread) })
+	}
 
-    /// Kills it now, waits for it later.
-    pub(super) fn bury(&self, mut shell: Shell) {
-        shell.kill();
-        if let Some(graves) = &self.graves {
-            // The thread lives as long as `self`.
-            let _ = graves.send(shell);
-        }
-    }
+	/// Kills it now, waits for it later.
+	pub(super) fn bury(&self, mut shell: Shell) {
+		shell.kill();
+		if let Some(graves) = &self.graves {
+			// The thread lives as long as `self`.
+			let _ = graves.send(shell);
+		}
+	}
 }
 
 impl Drop for Reaper {
-    fn drop(&mut self) {
-        self.graves = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+	fn drop(&mut self) {
+		self.graves = None;
+		if let Some(thread) = self.thread.take() {
+			let _ = thread.join();
+		}
+	}
 }

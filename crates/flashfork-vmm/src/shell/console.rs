@@ -15,63 +15,63 @@ pub(super) struct Output(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    bytes: Mutex<Vec<u8>>,
-    wake: EventFd,
+	bytes: Mutex<Vec<u8>>,
+	wake: EventFd,
 }
 
 impl Output {
-    pub(super) fn new() -> io::Result<Self> {
-        let wake = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
-        Ok(Self(Arc::new(Shared { bytes: Mutex::new(Vec::with_capacity(ROOM)), wake })))
-    }
+	pub(super) fn new() -> io::Result<Self> {
+		let wake = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
+		Ok(Self(Arc::new(Shared { bytes: Mutex::new(Vec::with_capacity(ROOM)), wake })))
+	}
 
-    /// What was written since the last time; afterwards the descriptor is unreadable until more is.
-    pub(super) fn take(&self) -> Vec<u8> {
-        let mut bytes = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = self.0.wake.read();
-        let taken = bytes.clone();
-        bytes.clear();
-        taken
-    }
+	/// What was written since the last time; afterwards the descriptor is unreadable until more is.
+	pub(super) fn take(&self) -> Vec<u8> {
+		let mut bytes = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+		let _ = self.0.wake.read();
+		let taken = bytes.clone();
+		bytes.clear();
+		taken
+	}
 }
 
 impl Write for Output {
-    fn write(&mut self, new: &[u8]) -> io::Result<usize> {
-        let mut bytes = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        if bytes.is_empty() {
-            self.0.wake.write(1)?;
-        }
-        let room = ROOM - bytes.len();
-        bytes.extend_from_slice(&new[..new.len().min(room)]);
-        Ok(new.len())
-    }
+	fn write(&mut self, new: &[u8]) -> io::Result<usize> {
+		let mut bytes = self.0.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+		if bytes.is_empty() {
+			self.0.wake.write(1)?;
+		}
+		let room = ROOM - bytes.len();
+		bytes.extend_from_slice(&new[..new.len().min(room)]);
+		Ok(new.len())
+	}
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+	fn flush(&mut self) -> io::Result<()> {
+		Ok(())
+	}
 }
 
 impl AsFd for Output {
-    /// Readable when there is something to take.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: open as long as `self` lives.
-        unsafe { BorrowedFd::borrow_raw(self.0.wake.as_raw_fd()) }
-    }
+	/// Readable when there is something to take.
+	fn as_fd(&self) -> BorrowedFd<'_> {
+		// SAFETY: open as long as `self` lives.
+		unsafe { BorrowedFd::borrow_raw(self.0.wake.as_raw_fd()) }
+	}
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+	use super::*;
 
-    #[test]
-    fn a_guest_that_never_stops_writing_fills_one_packet() {
-        let mut output = Output::new().unwrap();
-        for _ in 0..3 * ROOM / 1000 {
-            assert_eq!(output.write(&[7; 1000]).unwrap(), 1000);
-        }
-        assert_eq!(output.take().len(), ROOM);
-        assert_eq!(output.take().len(), 0);
-        output.write_all(b"more").unwrap();
-        assert_eq!(output.take(), b"more");
-    }
+	#[test]
+	fn a_guest_that_never_stops_writing_fills_one_packet() {
+		let mut output = Output::new().unwrap();
+		for _ in 0..3 * ROOM / 1000 {
+			assert_eq!(output.write(&[7; 1000]).unwrap(), 1000);
+		}
+		assert_eq!(output.take().len(), ROOM);
+		assert_eq!(output.take().len(), 0);
+		output.write_all(b"more").unwrap();
+		assert_eq!(output.take(), b"more");
+	}
 }

@@ -37,18 +37,18 @@ use kvm_ioctls::Kvm;
 /// # Errors
 /// [`ShellError`]; the daemon has been told, if it was there to be told.
 pub fn run(
-    channel: Channel,
-    kvm: Kvm,
-    watch: Option<Watch>,
-    two_dimensional: bool,
-    lock: impl FnOnce() -> Result<(), JailError>,
+	channel: Channel,
+	kvm: Kvm,
+	watch: Option<Watch>,
+	two_dimensional: bool,
+	lock: impl FnOnce() -> Result<(), JailError>,
 ) -> Result<(), ShellError> {
-    let channel = std::sync::Arc::new(channel);
-    tell_of_panics(&channel);
-    let life = prepare::prepare(&channel, kvm, watch, two_dimensional, lock).and_then(claim::wait);
-    if let Err(error) = &life {
-        // Who has gone needs no message, and the error says it.
-        let _ = channel.send(&FromShell::Failed(error.to_string()), &[]);
-    }
-    life
+	let channel = std::sync::Arc::new(channel);
+	tell_of_panics(&channel);
+	let life = prepare::prepare(&channel, kvm, watch, two_dimensional, lock).and_then(claim::wait);
+	if let Err(error) = &life {
+		// Who has gone needs no message, and the error says it.
+		let _ = channel.send(&FromShell::Failed(error.to_string()), &[]);
+	}
+	life
 }

@@ -9,35 +9,35 @@ const ENVELOPE: Envelope = Envelope { magic: *b"FLFKTPL\n", version: 2 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Manifest {
-    pub host: Host,
-    pub quota: SavedQuota,
-    pub created_s: u64,
-    pub ram: Sum,
-    /// In the order of the devices.
-    pub disks: Vec<DiskSums>,
-    /// [`MachineState`](crate::state::MachineState), encoded.
-    pub state: Vec<u8>,
+	pub host: Host,
+	pub quota: SavedQuota,
+	pub created_s: u64,
+	pub ram: Sum,
+	/// In the order of the devices.
+	pub disks: Vec<DiskSums>,
+	/// [`MachineState`](crate::state::MachineState), encoded.
+	pub state: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DiskSums {
-    pub image: Sum,
-    pub overlay: Sum,
+	pub image: Sum,
+	pub overlay: Sum,
 }
 
 /// Length and checksum of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Sum {
-    pub bytes: u64,
-    pub crc: u32,
+	pub bytes: u64,
+	pub crc: u32,
 }
 
 impl Manifest {
-    pub(super) fn encode(&self) -> Result<Vec<u8>, StateError> {
-        ENVELOPE.seal(self)
-    }
+	pub(super) fn encode(&self) -> Result<Vec<u8>, StateError> {
+		ENVELOPE.seal(self)
+	}
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, StateError> {
-        ENVELOPE.open(bytes)
-    }
+	pub(super) fn decode(bytes: &[u8]) -> Result<Self, StateError> {
+		ENVELOPE.open(bytes)
+	}
 }

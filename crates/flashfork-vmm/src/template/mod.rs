@@ -20,10 +20,10 @@ use std::sync::Arc;
 /// A template with what is to be known of it besides its content.
 #[derive(Debug)]
 pub struct Template {
-    /// Its memory, disk and state.
-    pub frozen: Frozen,
-    /// Whose it is, and how many clones there may be: of it, and of all that was forked from them.
-    pub quota: Arc<Quota>,
-    /// When it was made, in seconds since 1970-01-01 UTC.
-    pub created_s: u64,
+	/// Its memory, disk and state.
+	pub frozen: Frozen,
+	/// Whose it is, and how many clones there may be: of it, and of all that was forked from them.
+	pub quota: Arc<Quota>,
+	/// When it was made, in seconds since 1970-01-01 UTC.
+	pub created_s: u64,
 }

@@ -7,31 +7,31 @@ use std::sync::OnceLock;
 
 /// Where they are.
 pub fn prefix() -> &'static Path {
-    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| {
-        let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let prefix = tmp.join(concat!("installed-", env!("CARGO_PKG_NAME")));
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flashfork/install-c.sh");
-        let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
-        let mut install = Command::new(script);
-        install.arg(&prefix).arg(profile).env("CARGO", env!("CARGO")).env("CARGO_TARGET_DIR", tmp.parent().unwrap());
-        succeed(&mut install);
-        prefix
-    })
+	static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+	PREFIX.get_or_init(|| {
+		let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+		let prefix = tmp.join(concat!("installed-", env!("CARGO_PKG_NAME")));
+		let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flashfork/install-c.sh");
+		let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+		let mut install = Command::new(script);
+		install.arg(&prefix).arg(profile).env("CARGO", env!("CARGO")).env("CARGO_TARGET_DIR", tmp.parent().unwrap());
+		succeed(&mut install);
+		prefix
+	})
 }
 
 /// Runs a command that must succeed; returns what it printed.
 pub fn succeed(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|e| panic!("can't run {command:?}: {e}"));
-    let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
-    stdout
+	let Output { status, stdout, stderr } = command.output().unwrap_or_else(|e| panic!("can't run {command:?}: {e}"));
+	let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+	assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
+	stdout
 }
 
 /// The shim.
 pub fn shim() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let mut build = Command::new(env!("CARGO"));
-    succeed(build.args(["build", "--locked", "--quiet", "-p", "flashfork-preload", "--target-dir"]).arg(target));
-    target.join("debug/libflashfork_preload.so")
+	let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+	let mut build = Command::new(env!("CARGO"));
+	succeed(build.args(["build", "--locked", "--quiet", "-p", "flashfork-preload", "--target-dir"]).arg(target));
+	target.join("debug/libflashfork_preload.so")
 }

@@ -31,17 +31,17 @@ pub type Measure = (&'static str, &'static str);
 pub struct Found(pub Vec<(Measure, f64)>);
 
 impl Found {
-    pub fn add(&mut self, node: &'static str, what: &'static str, sample: f64) {
-        self.0.push(((node, what), sample));
-    }
+	pub fn add(&mut self, node: &'static str, what: &'static str, sample: f64) {
+		self.0.push(((node, what), sample));
+	}
 }
 
 /// `counted`: how the memory of [`ALL`] was.
 pub fn row(way: &str, (node, what): Measure, counted: &str) -> Row {
-    let unit = if what == START { "us" } else { "bytes" };
-    Row::of(way, unit, json!({ "node": node, "measure": what })).beside(json!({ "counted": counted }))
+	let unit = if what == START { "us" } else { "bytes" };
+	Row::of(way, unit, json!({ "node": node, "measure": what })).beside(json!({ "counted": counted }))
 }
 
 pub fn find<'a>(document: &'a Document, way: &str, (node, what): Measure) -> Option<&'a Record> {
-    document.find(EXPERIMENT, way, json!({ "node": node, "measure": what }))
+	document.find(EXPERIMENT, way, json!({ "node": node, "measure": what }))
 }

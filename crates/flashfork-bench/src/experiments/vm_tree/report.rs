@@ -9,18 +9,18 @@ or an application had its answer from the database; and memory, with kernel's an
 a node's own, and what it shares with those above it. \"all\": everything, from the first request on.";
 
 pub fn render_all(document: &Document) -> String {
-    let row = |way, node| {
-        let start = find(document, way, (node, START))?;
-        let ratio = ratio_of(Some(start), find(document, BOOTS, (node, START)));
-        let names = [way, node].map(str::to_owned);
-        let times = [time(start.p50), time_range(start.min, start.max), shown(ratio)];
-        let bytes = [OWN, SHARED, MAPPED]
-            .map(|what| shown(find(document, way, (node, what)).map(|record| show(record.p50.max(0.0) as u64))));
-        Some(names.into_iter().chain(times).chain(bytes).chain([start.n.to_string()]).collect())
-    };
-    let rows = WAYS.iter().flat_map(|way| NODES.map(|node| row(way, node))).flatten();
-    page(
-        document,
-        [titled(TITLE, "way | node || start | least–most | ÷ boots | own | shared | mapped (PSS) | n", rows)],
-    )
+	let row = |way, node| {
+		let start = find(document, way, (node, START))?;
+		let ratio = ratio_of(Some(start), find(document, BOOTS, (node, START)));
+		let names = [way, node].map(str::to_owned);
+		let times = [time(start.p50), time_range(start.min, start.max), shown(ratio)];
+		let bytes = [OWN, SHARED, MAPPED]
+			.map(|what| shown(find(document, way, (node, what)).map(|record| show(record.p50.max(0.0) as u64))));
+		Some(names.into_iter().chain(times).chain(bytes).chain([start.n.to_string()]).collect())
+	};
+	let rows = WAYS.iter().flat_map(|way| NODES.map(|node| row(way, node))).flatten();
+	page(
+		document,
+		[titled(TITLE, "way | node || start | least–most | ÷ boots | own | shared | mapped (PSS) | n", rows)],
+	)
 }

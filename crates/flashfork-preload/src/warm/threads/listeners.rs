@@ -17,7 +17,7 @@ static CLOSE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 static INIT: extern "C" fn() = init;
 
 extern "C" fn init() {
-    next(&CLOSE, c"close");
+	next(&CLOSE, c"close");
 }
 
 /// What this clone was made from; nothing in other processes.
@@ -28,13 +28,13 @@ static CLONE: AtomicI32 = AtomicI32::new(0);
 
 /// In a clone, whose threads don't run yet.
 pub fn share(frozen: &'static Frozen) {
-    CLONE.store(own(), SeqCst);
-    TEMPLATE.store(core::ptr::from_ref(frozen).cast_mut(), SeqCst);
+	CLONE.store(own(), SeqCst);
+	TEMPLATE.store(core::ptr::from_ref(frozen).cast_mut(), SeqCst);
 }
 
 fn own() -> i32 {
-    // SAFETY: asks for a number.
-    unsafe { call(Sysno::getpid, []) }.map_or(0, |pid| pid as i32)
+	// SAFETY: asks for a number.
+	unsafe { call(Sysno::getpid, []) }.map_or(0, |pid| pid as i32)
 }
 
 /// `close(2)`. A socket that a clone listens at together with others is out of its epoll sets then, as it would be if
@@ -44,18 +44,18 @@ fn own() -> i32 {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
-    // SAFETY: as in `shutdown`.
-    let template = unsafe { TEMPLATE.load(SeqCst).as_ref() };
-    if template.is_some_and(|template| template.is_shared_listener(fd)) && own() == CLONE.load(SeqCst) {
-        // Without /proc its events go on.
-        let _ = leave_sets(fd);
-    }
-    let found = next(&CLOSE, c"close");
-    if found.is_null() {
-        return crate::answer::<()>(Err(Errno::ENOSYS), |()| 0) as c_int;
-    }
-    // SAFETY: libc's function of this name has this type; the program's own call.
-    unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> c_int>(found)(fd) }
+	// SAFETY: as in `shutdown`.
+	let template = unsafe { TEMPLATE.load(SeqCst).as_ref() };
+	if template.is_some_and(|template| template.is_shared_listener(fd)) && own() == CLONE.load(SeqCst) {
+		// Without /proc its events go on.
+		let _ = leave_sets(fd);
+	}
+	let found = next(&CLOSE, c"close");
+	if found.is_null() {
+		return crate::answer::<()>(Err(Errno::ENOSYS), |()| 0) as c_int;
+	}
+	// SAFETY: libc's function of this name has this type; the program's own call.
+	unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> c_int>(found)(fd) }
 }
 
 /// `shutdown(2)`. Of a socket that a clone listens at together with others it gives `ENOTCONN`, as on BSD.
@@ -64,18 +64,18 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    // SAFETY: what `share` was given lives as long as the clone, and is written no more.
-    let template = unsafe { TEMPLATE.load(SeqCst).as_ref() };
-    if template.is_some_and(|template| template.is_shared_listener(fd)) {
-        return crate::answer::<()>(Err(Errno::ENOTCONN), |()| 0) as c_int;
-    }
-    let found = next(&SHUTDOWN, c"shutdown");
-    if found.is_null() {
-        return crate::answer::<()>(Err(Errno::ENOSYS), |()| 0) as c_int;
-    }
-    // SAFETY: libc's function of this name has this type; the program's own call.
-    unsafe {
-        let real = core::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int, c_int) -> c_int>(found);
-        real(fd, how)
-    }
+	// SAFETY: what `share` was given lives as long as the clone, and is written no more.
+	let template = unsafe { TEMPLATE.load(SeqCst).as_ref() };
+	if template.is_some_and(|template| template.is_shared_listener(fd)) {
+		return crate::answer::<()>(Err(Errno::ENOTCONN), |()| 0) as c_int;
+	}
+	let found = next(&SHUTDOWN, c"shutdown");
+	if found.is_null() {
+		return crate::answer::<()>(Err(Errno::ENOSYS), |()| 0) as c_int;
+	}
+	// SAFETY: libc's function of this name has this type; the program's own call.
+	unsafe {
+		let real = core::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int, c_int) -> c_int>(found);
+		real(fd, how)
+	}
 }

@@ -26,44 +26,44 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Clone, Copy)]
 enum Kind {
-    Semaphores = 1,
-    Queue,
-    Memory,
+	Semaphores = 1,
+	Queue,
+	Memory,
 }
 
 fn note(kind: Kind, id: c_int) {
-    let noted = (kind as u64) << 32 | u64::from(id as u32);
-    if id < 0 || !is_template() || ALL.iter().any(|place| place.load(SeqCst) == noted) {
-        return;
-    }
-    if let Some(place) = ALL.get(COUNT.fetch_add(1, SeqCst) as usize) {
-        place.store(noted, SeqCst);
-    }
+	let noted = (kind as u64) << 32 | u64::from(id as u32);
+	if id < 0 || !is_template() || ALL.iter().any(|place| place.load(SeqCst) == noted) {
+		return;
+	}
+	if let Some(place) = ALL.get(COUNT.fetch_add(1, SeqCst) as usize) {
+		place.store(noted, SeqCst);
+	}
 }
 
 /// In the maker: refuses a program with one.
 pub fn check() -> Fit {
-    if COUNT.load(SeqCst) as usize > MOST {
-        return Err(Unfit::named(What::SystemV, 0, b"more than 64"));
-    }
-    for noted in ALL.iter().map(|place| place.load(SeqCst)).filter(|noted| *noted != 0) {
-        let (kind, id) = (noted >> 32, noted as u32 as usize);
-        let mut about = [0u64; 32];
-        let about = about.as_mut_ptr() as usize;
-        // SAFETY: the kernel writes its structure, which has at most 120 bytes, to a local.
-        let told = unsafe {
-            match kind {
-                1 => call(Sysno::semctl, [id, 0, STAT, about]),
-                2 => call(Sysno::msgctl, [id, STAT, about]),
-                _ => call(Sysno::shmctl, [id, STAT, about]),
-            }
-        };
-        // Who may not look has it all the same; one that was removed is nobody's.
-        if !matches!(told, Err(flashfork_core::Errno::EINVAL | flashfork_core::Errno::EIDRM)) {
-            return Err(Unfit::new(What::SystemV, id as i32));
-        }
-    }
-    Ok(())
+	if COUNT.load(SeqCst) as usize > MOST {
+		return Err(Unfit::named(What::SystemV, 0, b"more than 64"));
+	}
+	for noted in ALL.iter().map(|place| place.load(SeqCst)).filter(|noted| *noted != 0) {
+		let (kind, id) = (noted >> 32, noted as u32 as usize);
+		let mut about = [0u64; 32];
+		let about = about.as_mut_ptr() as usize;
+		// SAFETY: the kernel writes its structure, which has at most 120 bytes, to a local.
+		let told = unsafe {
+			match kind {
+				1 => call(Sysno::semctl, [id, 0, STAT, about]),
+				2 => call(Sysno::msgctl, [id, STAT, about]),
+				_ => call(Sysno::shmctl, [id, STAT, about]),
+			}
+		};
+		// Who may not look has it all the same; one that was removed is nobody's.
+		if !matches!(told, Err(flashfork_core::Errno::EINVAL | flashfork_core::Errno::EIDRM)) {
+			return Err(Unfit::new(What::SystemV, id as i32));
+		}
+	}
+	Ok(())
 }
 
 macro_rules! passed_on {
@@ -91,49 +91,49 @@ macro_rules! passed_on {
 }
 
 passed_on!(semget(key: Key, count: c_int, flags: c_int) -> c_int, c"semget", id => {
-    if key == PRIVATE {
-        note(Kind::Semaphores, id);
-    }
+	if key == PRIVATE {
+		note(Kind::Semaphores, id);
+	}
 });
 
 passed_on!(msgget(key: Key, flags: c_int) -> c_int, c"msgget", id => {
-    if key == PRIVATE {
-        note(Kind::Queue, id);
-    }
+	if key == PRIVATE {
+		note(Kind::Queue, id);
+	}
 });
 
 passed_on!(shmget(key: Key, size: usize, flags: c_int) -> c_int, c"shmget", id => {
-    if key == PRIVATE {
-        note(Kind::Memory, id);
-    }
+	if key == PRIVATE {
+		note(Kind::Memory, id);
+	}
 });
 
 /// `struct sembuf`.
 #[repr(C)]
 pub struct Operation {
-    number: c_ushort,
-    operation: c_short,
-    flags: c_short,
+	number: c_ushort,
+	operation: c_short,
+	flags: c_short,
 }
 
 unsafe fn is_undone(operations: *const Operation, count: usize) -> bool {
-    // SAFETY: the kernel has just read as many.
-    (0..count).any(|i| unsafe { (*operations.add(i)).flags } & UNDO != 0)
+	// SAFETY: the kernel has just read as many.
+	(0..count).any(|i| unsafe { (*operations.add(i)).flags } & UNDO != 0)
 }
 
 passed_on!(semop(id: c_int, operations: *mut Operation, count: usize) -> c_int, c"semop", done => {
-    // SAFETY: the call has not failed.
-    if done == 0 && unsafe { is_undone(operations, count) } {
-        note(Kind::Semaphores, id);
-    }
+	// SAFETY: the call has not failed.
+	if done == 0 && unsafe { is_undone(operations, count) } {
+		note(Kind::Semaphores, id);
+	}
 });
 
 passed_on!(
-    semtimedop(id: c_int, operations: *mut Operation, count: usize, limit: *const [c_long; 2]) -> c_int,
-    c"semtimedop", done => {
-        // SAFETY: as above.
-        if done == 0 && unsafe { is_undone(operations, count) } {
-            note(Kind::Semaphores, id);
-        }
-    }
+	semtimedop(id: c_int, operations: *mut Operation, count: usize, limit: *const [c_long; 2]) -> c_int,
+	c"semtimedop", done => {
+		// SAFETY: as above.
+		if done == 0 && unsafe { is_undone(operations, count) } {
+			note(Kind::Semaphores, id);
+		}
+	}
 );

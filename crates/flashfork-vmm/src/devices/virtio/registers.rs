@@ -39,9 +39,9 @@ pub(super) const CONFIG_CHANGED: u32 = 2;
 
 /// Device status bits.
 pub(super) mod status {
-    pub(in super::super) const FEATURES_OK: u32 = 8;
-    pub(in super::super) const DRIVER_OK: u32 = 4;
-    pub(in super::super) const NEEDS_RESET: u32 = 64;
-    /// All a driver may write.
-    pub(in super::super) const DRIVERS: u32 = 1 | 2 | 4 | 8 | 128;
+	pub(in super::super) const FEATURES_OK: u32 = 8;
+	pub(in super::super) const DRIVER_OK: u32 = 4;
+	pub(in super::super) const NEEDS_RESET: u32 = 64;
+	/// All a driver may write.
+	pub(in super::super) const DRIVERS: u32 = 1 | 2 | 4 | 8 | 128;
 }

@@ -13,51 +13,51 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub(super) struct Reasons(Arc<AtomicU32>);
 
 impl Reasons {
-    pub(super) fn get(&self) -> u32 {
-        self.0.load(Ordering::Acquire)
-    }
+	pub(super) fn get(&self) -> u32 {
+		self.0.load(Ordering::Acquire)
+	}
 
-    pub(super) fn add(&self, why: u32) {
-        self.0.fetch_or(why, Ordering::AcqRel);
-    }
+	pub(super) fn add(&self, why: u32) {
+		self.0.fetch_or(why, Ordering::AcqRel);
+	}
 
-    pub(super) fn remove(&self, taken: u32) {
-        self.0.fetch_and(!taken, Ordering::AcqRel);
-    }
+	pub(super) fn remove(&self, taken: u32) {
+		self.0.fetch_and(!taken, Ordering::AcqRel);
+	}
 }
 
 /// One device as the guest reaches it.
 #[derive(Debug)]
 pub struct Window {
-    reasons: Reasons,
-    transport: Arc<Mutex<Transport>>,
+	reasons: Reasons,
+	transport: Arc<Mutex<Transport>>,
 }
 
 impl Window {
-    /// Of a transport that is served already, or will be.
-    pub(in crate::devices) fn new(transport: Arc<Mutex<Transport>>) -> Self {
-        let reasons = lock(&transport).reasons();
-        Self { reasons, transport }
-    }
+	/// Of a transport that is served already, or will be.
+	pub(in crate::devices) fn new(transport: Arc<Mutex<Transport>>) -> Self {
+		let reasons = lock(&transport).reasons();
+		Self { reasons, transport }
+	}
 
-    /// The device, when it is at nothing else.
-    pub(in crate::devices) fn transport(&self) -> MutexGuard<'_, Transport> {
-        lock(&self.transport)
-    }
+	/// The device, when it is at nothing else.
+	pub(in crate::devices) fn transport(&self) -> MutexGuard<'_, Transport> {
+		lock(&self.transport)
+	}
 
-    /// The guest reads `data.len()` bytes at `offset`.
-    pub(in crate::devices) fn read(&self, offset: u64, data: &mut [u8]) {
-        match <&mut [u8; 4]>::try_from(&mut *data) {
-            Ok(word) if offset == reg::INTERRUPT_STATUS => *word = self.reasons.get().to_le_bytes(),
-            _ => self.transport().read(offset, data),
-        }
-    }
+	/// The guest reads `data.len()` bytes at `offset`.
+	pub(in crate::devices) fn read(&self, offset: u64, data: &mut [u8]) {
+		match <&mut [u8; 4]>::try_from(&mut *data) {
+			Ok(word) if offset == reg::INTERRUPT_STATUS => *word = self.reasons.get().to_le_bytes(),
+			_ => self.transport().read(offset, data),
+		}
+	}
 
-    /// The guest writes `data` at `offset`.
-    pub(in crate::devices) fn write(&self, offset: u64, data: &[u8]) {
-        match <[u8; 4]>::try_from(data) {
-            Ok(word) if offset == reg::INTERRUPT_ACK => self.reasons.remove(u32::from_le_bytes(word)),
-            _ => self.transport().write(offset, data),
-        }
-    }
+	/// The guest writes `data` at `offset`.
+	pub(in crate::devices) fn write(&self, offset: u64, data: &[u8]) {
+		match <[u8; 4]>::try_from(data) {
+			Ok(word) if offset == reg::INTERRUPT_ACK => self.reasons.remove(u32::from_le_bytes(word)),
+			_ => self.transport().write(offset, data),
+		}
+	}
 }

@@ -8,7 +8,7 @@ mod seen;
 
 pub use device::{Blk, DiskSlot};
 pub use disk::{
-    DEFAULT_LIMIT, Disk, DiskError, DiskState, FrozenDisk, Image, SECTOR, blank_overlay, empty_overlay, length,
-    overlay_bytes,
+	DEFAULT_LIMIT, Disk, DiskError, DiskState, FrozenDisk, Image, SECTOR, blank_overlay, empty_overlay, length,
+	overlay_bytes,
 };
 pub use seen::Seen;

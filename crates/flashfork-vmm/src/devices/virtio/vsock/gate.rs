@@ -13,49 +13,49 @@ use virtio_queue::QueueT;
 /// has dealt with the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gate {
-    Open,
-    /// The guest must be told.
-    Closed,
-    /// It was told, and has understood when its event buffers reach this place of the ring.
-    Told(u16),
+	Open,
+	/// The guest must be told.
+	Closed,
+	/// It was told, and has understood when its event buffers reach this place of the ring.
+	Told(u16),
 }
 
 impl Vsock {
-    /// Tells the guest of a restore, and notes when it has understood.
-    pub(super) fn gate(&mut self, queues: &mut Queues<'_>) -> Result<(), Broken> {
-        if !queues.queues[EVENT].ready() {
-            return Ok(());
-        }
-        if self.gate == Gate::Closed {
-            let mut told = 0;
-            // No more than were there: those that come back meanwhile are the guest's answers.
-            let there = queues.avail(EVENT)?;
-            while queues.queues[EVENT].next_avail() != there
-                && let Some(chain) = queues.pop(EVENT)
-            {
-                let head = chain.head_index();
-                let mut writer = chain.writer(queues.memory).map_err(|e| Broken(e.to_string()))?;
-                writer.write_all(&TRANSPORT_RESET.to_le_bytes()).map_err(|e| Broken(e.to_string()))?;
-                queues.push(EVENT, head, 4)?;
-                told += 1;
-            }
-            // Those that a pause has kept from being taken are no answers.
-            if told > 0 {
-                self.gate = Gate::Told(there.wrapping_add(told));
-            }
-        }
-        if let Gate::Told(answered) = self.gate {
-            loop {
-                let there = queues.avail(EVENT)?;
-                if there.wrapping_sub(answered).cast_signed() >= 0 {
-                    self.gate = Gate::Open;
-                    break;
-                }
-                if !queues.rearm_behind(EVENT, there)? {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
+	/// Tells the guest of a restore, and notes when it has understood.
+	pub(super) fn gate(&mut self, queues: &mut Queues<'_>) -> Result<(), Broken> {
+		if !queues.queues[EVENT].ready() {
+			return Ok(());
+		}
+		if self.gate == Gate::Closed {
+			let mut told = 0;
+			// No more than were there: those that come back meanwhile are the guest's answers.
+			let there = queues.avail(EVENT)?;
+			while queues.queues[EVENT].next_avail() != there
+				&& let Some(chain) = queues.pop(EVENT)
+			{
+				let head = chain.head_index();
+				let mut writer = chain.writer(queues.memory).map_err(|e| Broken(e.to_string()))?;
+				writer.write_all(&TRANSPORT_RESET.to_le_bytes()).map_err(|e| Broken(e.to_string()))?;
+				queues.push(EVENT, head, 4)?;
+				told += 1;
+			}
+			// Those that a pause has kept from being taken are no answers.
+			if told > 0 {
+				self.gate = Gate::Told(there.wrapping_add(told));
+			}
+		}
+		if let Gate::Told(answered) = self.gate {
+			loop {
+				let there = queues.avail(EVENT)?;
+				if there.wrapping_sub(answered).cast_signed() >= 0 {
+					self.gate = Gate::Open;
+					break;
+				}
+				if !queues.rearm_behind(EVENT, there)? {
+					break;
+				}
+			}
+		}
+		Ok(())
+	}
 }

@@ -14,13 +14,13 @@ pub(super) const MAX_DATA: usize = 64 << 10;
 
 /// Operations of a packet.
 pub(super) mod op {
-    pub(in super::super) const REQUEST: u16 = 1;
-    pub(in super::super) const RESPONSE: u16 = 2;
-    pub(in super::super) const RST: u16 = 3;
-    pub(in super::super) const SHUTDOWN: u16 = 4;
-    pub(in super::super) const RW: u16 = 5;
-    pub(in super::super) const CREDIT_UPDATE: u16 = 6;
-    pub(in super::super) const CREDIT_REQUEST: u16 = 7;
+	pub(in super::super) const REQUEST: u16 = 1;
+	pub(in super::super) const RESPONSE: u16 = 2;
+	pub(in super::super) const RST: u16 = 3;
+	pub(in super::super) const SHUTDOWN: u16 = 4;
+	pub(in super::super) const RW: u16 = 5;
+	pub(in super::super) const CREDIT_UPDATE: u16 = 6;
+	pub(in super::super) const CREDIT_REQUEST: u16 = 7;
 }
 
 /// Flags of a shutdown: the sender receives no more, sends no more.
