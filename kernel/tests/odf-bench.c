@@ -8,7 +8,7 @@
  *
  * Plain and on-demand forks take turns in one run.  Before each of them the parent writes a byte in
  * every 2 MB, as a process does that lives on: tables shared by the fork before are its own again.
- * With the argument "plain" there are plain forks only.
+ * With the argument "plain" there are plain forks only; with a number, memory of that many MB only.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -202,9 +202,14 @@ static void faults(void)
 int main(int argc, char **argv)
 {
 	static const unsigned long sizes[] = { 0, 64, 256, 512, 1024 };
-	int engines = argc > 1 && !strcmp(argv[1], "plain") ? 1 : 2;
+	unsigned long only = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
+	int engines = argc > 1 && !only ? 1 : 2;
 
 	in_child = must(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	if (only) {
+		forks(only, engines);
+		return 0;
+	}
 	faults();
 	for (int i = 0; i < 5; i++)
 		forks(sizes[i], engines);
