@@ -1,6 +1,7 @@
-//! `flashfork serve` as its clients meet it: boto3 in front, AWS's runtime client behind.
+//! `flashfork serve` as its clients meet it: boto3 and the SDK for JavaScript in front, AWS's runtime client behind.
 
 mod attacks;
 mod calls;
 mod common;
 mod events;
+mod javascript;
