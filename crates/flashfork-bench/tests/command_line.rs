@@ -23,6 +23,7 @@ fn it_speaks_as_the_command() {
 	for name in [
 		"fork",
 		"unit-test",
+		"serve",
 		"fuzz",
 		"vm-clone",
 		"vm-memory",

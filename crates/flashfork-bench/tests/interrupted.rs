@@ -10,6 +10,13 @@ use flashfork_measure::{BenchError, Progress, Record, Result, experiment::Entry}
 use here::run;
 use libtest_mimic::{Failed, Trial};
 
+/// What scripts/python-libraries makes.
+macro_rules! lambda_python {
+	() => {
+		concat!(env!("CARGO_TARGET_TMPDIR"), "/../python/lambda/bin/python")
+	};
+}
+
 /// How an experiment is begun as small as it can be.
 struct Small {
 	/// Options, as on the command line.
@@ -44,6 +51,7 @@ fn small(name: &str) -> Small {
 		"warm" => ("--programs perl --quick", "programs and their clones", 2),
 		"threads" => ("--programs python --threads 2 --alive 1 --quick", "programs and their clones", 2),
 		"pytest" => ("--suites fixture --size 16M", "suites of tests", 2),
+		"serve" => (concat!("--functions small --quick --python ", lambda_python!()), "calls of functions", 2),
 		"unit-test" => ("--size 4M --rounds 9", "interleaved", 1),
 		"fuzz" => ("--size 4M --seconds 3600", "slice 1", 1),
 		"vm-clone" => ("--sizes 2M --rounds 40", "interleaved", 1),
@@ -61,6 +69,7 @@ fn small(name: &str) -> Small {
 		// One of those beside which it measures.
 		"check" => || runs("hyperfine", &["--version"]) || runs("stress-ng", &["--version"]),
 		"pytest" => || runs("python3", &["-c", "import pytest, xdist, numpy, pandas, flashfork"]),
+		"serve" => || runs(lambda_python!(), &["-c", "import awslambdaric, numpy"]),
 		"fuzz" => || runs("afl-clang-fast", &["--version"]),
 		"vm-clone" | "vm-memory" | "vm-fork" | "vm-fuzz" => {
 			|| std::fs::File::options().read(true).write(true).open("/dev/kvm").is_ok()

@@ -25,6 +25,8 @@ pub enum Unit {
 	SecondsPerGb,
 	/// Bytes.
 	Bytes,
+	/// Rates.
+	PerSecond,
 }
 
 /// One promise and how it fared.
@@ -102,7 +104,7 @@ impl Unit {
 		let low = low.strip_suffix(unit).unwrap_or(&low).to_owned();
 		match self {
 			Self::Times => format!("{low}–{}", high.trim_end_matches(unit)),
-			Self::Microseconds | Self::SecondsPerGb | Self::Bytes => format!("{low}–{high}"),
+			Self::Microseconds | Self::SecondsPerGb | Self::Bytes | Self::PerSecond => format!("{low}–{high}"),
 		}
 	}
 
@@ -112,6 +114,7 @@ impl Unit {
 			Self::Microseconds => table::time(value),
 			Self::SecondsPerGb => format!("{} s/GB", three_figures(value)),
 			Self::Bytes => show(value.max(0.0) as u64),
+			Self::PerSecond => format!("{} /s", three_figures(value)),
 		}
 	}
 }
@@ -142,6 +145,7 @@ mod tests {
 		assert_eq!(show(Unit::SecondsPerGb, 0.45, 0.5), "0.45–0.50 s/GB");
 		assert_eq!(show(Unit::Bytes, 2e6, 1e7), "1.9–9.5 MB");
 		assert_eq!(show(Unit::Bytes, 3072.0, 1e7), "3 KB–9.5 MB");
+		assert_eq!(show(Unit::PerSecond, 310.0, 412.0), "310–412 /s");
 	}
 
 	#[test]

@@ -15,6 +15,7 @@ mod pytest;
 mod redis;
 mod rollback;
 mod seal_threads;
+mod serve;
 mod threads;
 mod unit_test;
 pub(crate) mod vm_clone;
@@ -30,7 +31,7 @@ use crate::prelude::*;
 use flashfork_measure::experiment::Entry;
 
 /// In the order of the command's help. A new experiment is a line here.
-pub const ALL: [Entry; 26] = [
+pub const ALL: [Entry; 27] = [
 	Entry::of::<fork::ForkOptions>(),
 	Entry::of::<creation::CreationOptions>(),
 	Entry::of::<cow_model::CowModelOptions>(),
@@ -49,6 +50,7 @@ pub const ALL: [Entry; 26] = [
 	Entry::of::<warm::WarmOptions>(),
 	Entry::of::<threads::ThreadsOptions>(),
 	Entry::of::<pytest::PytestOptions>(),
+	Entry::of::<serve::ServeOptions>(),
 	Entry::of::<unit_test::UnitTestOptions>(),
 	Entry::of::<fuzz::FuzzOptions>(),
 	Entry::of::<vm_clone::VmCloneOptions>(),
@@ -117,6 +119,7 @@ mod tests {
 			("warm", &["--programs fortran"]),
 			("threads", &["--threads 0"]),
 			("pytest", &["--workers 0", "--suites none"]),
+			("serve", &["--clients 1", "--functions java"]),
 			("unit-test", &["--size 1GB", "--jobs 0", "--rounds 0", "--rounds x"]),
 			("fuzz", &["--size 1GB", "--seconds 0", "--slices 1", "--seconds 1.5", "--targets --size 4M"]),
 			("vm-clone", &["--sizes 0", "--sizes 3M", "--guests windows", "--rounds 0"]),
@@ -148,6 +151,7 @@ mod tests {
 			(2, vec![5.0], vec![7, 30], 1)
 		);
 		assert_eq!(parse::<pytest::PytestOptions>(&["--suites", "fixture,small,fixture"]).unwrap().suites().len(), 2);
+		assert_eq!(parse::<serve::ServeOptions>(&["--functions", "numpy,small,numpy"]).unwrap().functions().len(), 2);
 		assert_eq!(parse::<warm::WarmOptions>(&["--programs", "numpy,true,numpy"]).unwrap().programs().len(), 2);
 		assert_eq!(parse::<vm_jobs::VmJobsOptions>(&["--jobs", "mixed,gcc,mixed"]).unwrap().works().len(), 2);
 		assert_eq!(parse::<vm_fork::VmForkOptions>(&["--sizes", "64M,16M,64M"]).unwrap().sizes(), [16 << 20, 64 << 20]);
