@@ -9,6 +9,7 @@ mod pool;
 mod runtime;
 mod serve;
 mod store;
+mod systemd;
 mod warden;
 
 use clap::{CommandFactory, Parser, Subcommand};

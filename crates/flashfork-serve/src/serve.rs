@@ -4,7 +4,7 @@ use crate::events::Events;
 use crate::front::{self, Server};
 use crate::pool::Pool;
 use crate::store::Store;
-use crate::warden;
+use crate::{systemd, warden};
 use flashfork_terminal::{CliError, output, places};
 use rustix::fs::FlockOperation;
 use std::ffi::CString;
@@ -100,7 +100,11 @@ impl ServeArgs {
 		{
 			return Err(file("clear")(e));
 		}
-		let listener = tokio::net::TcpListener::bind(self.listen).await;
+		// SAFETY: this is the one place that asks, and nothing here takes descriptors by their numbers.
+		let listener = match unsafe { systemd::opened(self.listen) }? {
+			Some(listener) => tokio::net::TcpListener::from_std(listener),
+			None => tokio::net::TcpListener::bind(self.listen).await,
+		};
 		let listener = listener.map_err(|e| CliError::Unable(format!("can't listen on {}: {e}", self.listen)))?;
 		let address = listener.local_addr().map_err(file("serve"))?;
 		let pool = Pool {
@@ -127,6 +131,7 @@ impl ServeArgs {
 			tokio::spawn(server.clone().run(event));
 		}
 		output::say(&format!("flashfork serves functions on http://{address}"))?;
+		systemd::ready()?;
 		// Until a signal: however the server ends, all that it has started does (`warden.rs`).
 		front::serve(listener, server).await;
 		drop(lock);
