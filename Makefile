@@ -13,7 +13,7 @@ export CARGO
 BENCH_PACKAGES := afl++ bc binutils bison busybox-static bzip2 ccache e2fsprogs emacs-nox flex hyperfine libelf-dev linux-perf mmdebstrap nailgun \
 	nodejs openjdk-17-jdk-headless patch perl python3 python3-numpy python3-pandas qemu-system-x86 redis-server rsync ruby sqlite3 stress-ng xz-utils
 
-.PHONY: all build wheel demo check test test-core test-command test-python test-runtimes test-vm test-kernel test-all bench figures bench-vm-lab install uninstall clean
+.PHONY: all build deb wheel demo check test test-core test-command test-python test-runtimes test-vm test-kernel test-all bench figures bench-vm-lab install uninstall clean
 
 all: build
 
@@ -22,6 +22,10 @@ build:
 	$(CARGO) build --release --locked -p flashfork-afl -p flashfork-bench -p flashfork-cli -p flashfork-java -p flashfork-keeper -p flashfork-launcher -p flashfork-preload -p flashfork-serve -p flashfork-vmm
 	install -D -m 755 "$$(CARGO="$(CARGO)" scripts/build-agent --locked)" $(TARGET)/lib/flashfork/flashfork-agent
 	@scripts/build-jar $(TARGET)/release
+
+# Debian packages of what `make install` installs, into target/deb.
+deb:
+	@scripts/deb
 
 # The Python package, into target/wheel (docs/PYTHON.md).
 wheel:
@@ -72,10 +76,13 @@ install: build
 	@[ ! -e $(TARGET)/release/flashfork.jar ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(TARGET)/release/flashfork.jar
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/flashfork crates/flashfork-preload/node/flashfork.js
 	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" crates/flashfork/install-c.sh $(PREFIX)
-	for user in system user; do \
-		install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/$$user crates/flashfork-vmm/systemd/flashfork-vmd.socket; \
-		sed 's|@LIB@|$(PREFIX)/lib/flashfork|' crates/flashfork-vmm/systemd/flashfork-vmd.service > $(DESTDIR)$(PREFIX)/lib/systemd/$$user/flashfork-vmd.service; \
+	for unit in system/flashfork-serve system/flashfork-vmd user/flashfork-vmd; do \
+		for kind in socket service; do \
+			install -d $(DESTDIR)$(PREFIX)/lib/systemd/$${unit%/*}; \
+			sed 's|@LIB@|$(PREFIX)/lib/flashfork|' crates/*/systemd/$${unit#*/}.$$kind > $(DESTDIR)$(PREFIX)/lib/systemd/$$unit.$$kind || exit; \
+		done; \
 	done
+	install -D -m 644 crates/flashfork-vmm/systemd/system.conf $(DESTDIR)$(PREFIX)/lib/systemd/system/flashfork-vmd.service.d/system.conf
 	install -d $(addprefix $(SHARE)/,man bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	$(FLASHFORK) man $(SHARE)/man/man1
 	$(FLASHFORK) completions bash > $(SHARE)/bash-completion/completions/flashfork
@@ -90,7 +97,8 @@ install: build
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/flashfork $(addprefix $(DESTDIR)$(PREFIX)/include/,flashfork.h flashfork_afl.h flashfork_afl_loop.h)
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/,libflashfork.a libflashfork_afl.a libflashfork.so* pkgconfig/flashfork.pc)
-	rm -f $(foreach user,system user,$(addprefix $(DESTDIR)$(PREFIX)/lib/systemd/$(user)/flashfork-vmd.,socket service))
+	rm -f $(foreach unit,system/flashfork-serve system/flashfork-vmd user/flashfork-vmd,$(addprefix $(DESTDIR)$(PREFIX)/lib/systemd/$(unit).,socket service))
+	rm -rf $(DESTDIR)$(PREFIX)/lib/systemd/system/flashfork-vmd.service.d
 	rm -f $(addprefix $(SHARE)/,man/man1/flashfork.1 man/man1/flashfork-*.1)
 	rm -f $(addprefix $(SHARE)/,bash-completion/completions/flashfork zsh/site-functions/_flashfork)
 	rm -f $(SHARE)/fish/vendor_completions.d/flashfork.fish
