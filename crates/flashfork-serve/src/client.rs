@@ -1,9 +1,11 @@
 //! The commands that ask a server for something.
 
 use crate::store::pack;
+use crate::{keys, tls};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::request::{Builder, Request};
 use axum::http::response::Response;
+use axum::http::uri::Authority;
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use flashfork_terminal::{CliError, output};
 use hyper::client::conn::http1;
@@ -13,13 +15,26 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Where the server is.
 #[derive(clap::Args)]
 pub struct Endpoint {
-	/// Address of the server
+	/// Address of the server, https://HOST:PORT with TLS
 	#[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9001", env = "FLASHFORK_ENDPOINT")]
 	endpoint: String,
+	/// Key to sign with, where the server takes keys; its secret is in AWS_SECRET_ACCESS_KEY
+	#[arg(long, value_name = "ID", env = "AWS_ACCESS_KEY_ID", hide_env_values = true)]
+	key: Option<String>,
+	/// Certificates (PEM) of which one must have signed the server's
+	#[arg(long, value_name = "FILE", default_value = "/etc/ssl/certs/ca-certificates.crt", env = "AWS_CA_BUNDLE")]
+	ca: PathBuf,
+	/// Own certificate (PEM), where the server demands one
+	#[arg(long, value_name = "FILE", requires = "certificate_key")]
+	certificate: Option<PathBuf>,
+	/// Its private key (PEM)
+	#[arg(long, value_name = "FILE", requires = "certificate")]
+	certificate_key: Option<PathBuf>,
 }
 
 /// Deploy a function: a directory or a zip file with Python code
@@ -91,16 +106,30 @@ fn function(name: &str, rest: &str) -> Result<String, CliError> {
 }
 
 impl Endpoint {
-	fn ask(&self, request: Builder, body: impl Into<Body>) -> Result<Response<Bytes>, CliError> {
+	fn ask(&self, request: Builder, body: String) -> Result<Response<Bytes>, CliError> {
+		let secure = self.endpoint.strip_prefix("https://");
+		let place = secure.or(self.endpoint.strip_prefix("http://")).unwrap_or(&self.endpoint).trim_end_matches('/');
+		let own = self.certificate.as_deref().zip(self.certificate_key.as_deref());
+		let secure = secure.map(|_| tls::connector(&self.ca, own)).transpose()?;
 		let asked: Result<_, Box<dyn std::error::Error>> = (|| {
-			let request = request.header("host", &self.endpoint).body(body.into())?;
+			let (mut parts, body) = request.header("host", place).body(body)?.into_parts();
+			if let Some(key) = &self.key {
+				let secret =
+					std::env::var("AWS_SECRET_ACCESS_KEY").map_err(|e| format!("AWS_SECRET_ACCESS_KEY: {e}"))?;
+				keys::sign(&mut parts, key, &secret, body.as_bytes())?;
+			}
+			let request = Request::from_parts(parts, Body::from(body));
 			tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-				let stream = tokio::net::TcpStream::connect(&self.endpoint).await?;
+				let stream = tokio::net::TcpStream::connect(place).await?;
 				stream.set_nodelay(true)?;
-				let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-				tokio::spawn(connection);
-				let (parts, body) = sender.send_request(request).await?.into_parts();
-				Ok(Response::from_parts(parts, to_bytes(Body::new(body), usize::MAX).await?))
+				match secure {
+					None => send(stream, request).await,
+					Some(tls) => {
+						let authority: Authority = place.parse()?;
+						let host = authority.host().trim_matches(['[', ']']).to_owned();
+						send(tls.connect(host.try_into()?, stream).await?, request).await
+					}
+				}
 			})
 		})();
 		let response = asked.map_err(|e| {
@@ -113,6 +142,16 @@ impl Endpoint {
 		let why = why["Message"].as_str().map(str::to_owned);
 		Err(CliError::Unable(why.unwrap_or_else(|| format!("{} says {}", self.endpoint, response.status()))))
 	}
+}
+
+async fn send(
+	stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+	request: Request<Body>,
+) -> Result<Response<Bytes>, Box<dyn std::error::Error>> {
+	let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+	tokio::spawn(connection);
+	let (parts, body) = sender.send_request(request).await?.into_parts();
+	Ok(Response::from_parts(parts, to_bytes(Body::new(body), usize::MAX).await?))
 }
 
 fn print(bytes: &[u8]) -> Result<ExitCode, CliError> {
@@ -163,7 +202,7 @@ impl InvokeArgs {
 				return Err(CliError::Unable(format!("{id} is no id of an event")));
 			}
 			let path = function(&self.name, &format!("/events/{id}"))?;
-			return print(self.endpoint.ask(Request::get(path), Body::empty())?.body());
+			return print(self.endpoint.ask(Request::get(path), String::new())?.body());
 		}
 		let request = Request::post(function(&self.name, "/invocations")?)
 			.header("x-amz-invocation-type", if self.event { "Event" } else { "RequestResponse" })
@@ -181,12 +220,12 @@ impl InvokeArgs {
 impl FunctionArgs {
 	/// Prints what it has printed.
 	pub fn logs(&self) -> Result<ExitCode, CliError> {
-		print(self.endpoint.ask(Request::get(function(&self.name, "/logs")?), Body::empty())?.body())
+		print(self.endpoint.ask(Request::get(function(&self.name, "/logs")?), String::new())?.body())
 	}
 
 	/// Removes it.
 	pub fn undeploy(&self) -> Result<ExitCode, CliError> {
-		self.endpoint.ask(Request::delete(function(&self.name, "")?), Body::empty())?;
+		self.endpoint.ask(Request::delete(function(&self.name, "")?), String::new())?;
 		Ok(ExitCode::SUCCESS)
 	}
 }
@@ -194,7 +233,7 @@ impl FunctionArgs {
 impl Endpoint {
 	/// Prints all functions, one a line.
 	pub fn functions(&self) -> Result<ExitCode, CliError> {
-		let response = self.ask(Request::get(FUNCTIONS), Body::empty())?;
+		let response = self.ask(Request::get(FUNCTIONS), String::new())?;
 		let all: Value = serde_json::from_slice(response.body()).map_err(|e| CliError::Unable(e.to_string()))?;
 		for function in all["Functions"].as_array().into_iter().flatten() {
 			let text = |name: &str| function[name].as_str().unwrap_or_default();

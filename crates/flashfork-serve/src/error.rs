@@ -33,6 +33,9 @@ errors! {
 	invalid: BAD_REQUEST, "InvalidParameterValueException";
 	bad_content: BAD_REQUEST, "InvalidRequestContentException";
 	denied: FORBIDDEN, "AccessDeniedException";
+	unsigned: FORBIDDEN, "MissingAuthenticationTokenException";
+	unknown_key: FORBIDDEN, "UnrecognizedClientException";
+	signature: FORBIDDEN, "InvalidSignatureException";
 	not_found: NOT_FOUND, "ResourceNotFoundException";
 	slow: REQUEST_TIMEOUT, "RequestTimeoutException";
 	too_large: PAYLOAD_TOO_LARGE, "RequestTooLargeException";

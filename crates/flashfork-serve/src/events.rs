@@ -21,6 +21,7 @@ const MOST_RESULTS: usize = 10_000;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Event {
 	pub id: String,
+	pub owner: String,
 	pub function: String,
 	pub payload: String,
 }
@@ -30,6 +31,7 @@ pub struct Event {
 #[serde(rename_all = "PascalCase")]
 pub struct Ended {
 	pub id: String,
+	pub owner: String,
 	/// `Succeeded`, or `Failed`: a dead letter, after all attempts.
 	pub status: String,
 	pub attempts: u32,
@@ -111,11 +113,12 @@ impl Events {
 		if inner.0.waiting.contains_key(&ended.id) { add(&mut inner, Line::Ended(ended)) } else { Ok(()) }
 	}
 
-	/// What has come of it, if anything has; `None` if there is no such event.
-	pub fn result(&self, id: &str) -> Option<Option<Ended>> {
+	/// What has come of it, if anything has; `None` if there is no such event of this owner's.
+	pub fn result(&self, owner: &str, id: &str) -> Option<Option<Ended>> {
 		let inner = locked(&self.inner);
-		let ended = inner.0.ended.iter().rfind(|ended| ended.id == id).cloned();
-		(ended.is_some() || inner.0.waiting.contains_key(id)).then_some(ended)
+		let ended = inner.0.ended.iter().rfind(|ended| ended.id == id && ended.owner == owner).cloned();
+		let waits = inner.0.waiting.get(id).is_some_and(|event| event.owner == owner);
+		(ended.is_some() || waits).then_some(ended)
 	}
 }
 
@@ -142,9 +145,17 @@ mod tests {
 		let (events, waiting) = Events::open(state.path()).unwrap();
 		assert!(waiting.is_empty());
 		for id in ["a", "b"] {
-			events.accept(Event { id: id.into(), function: "f".into(), payload: "{}".into() }).unwrap();
+			events
+				.accept(Event { id: id.into(), owner: "o".into(), function: "f".into(), payload: "{}".into() })
+				.unwrap();
 		}
-		let ended = |status: &str| Ended { id: "a".into(), status: status.into(), attempts: 1, payload: "1".into() };
+		let ended = |status: &str| Ended {
+			id: "a".into(),
+			owner: "o".into(),
+			status: status.into(),
+			attempts: 1,
+			payload: "1".into(),
+		};
 		events.end(ended("Succeeded")).unwrap();
 		events.end(ended("Failed")).unwrap();
 		drop(events);
@@ -156,9 +167,10 @@ mod tests {
 				waiting.iter().map(|event| (event.id.as_str(), event.payload.as_str())).collect::<Vec<_>>(),
 				[("b", "{}")]
 			);
-			assert_eq!(events.result("a").unwrap().unwrap().status, "Succeeded");
-			assert!(events.result("b").unwrap().is_none());
-			assert!(events.result("c").is_none());
+			assert_eq!(events.result("o", "a").unwrap().unwrap().status, "Succeeded");
+			assert!(events.result("o", "b").unwrap().is_none());
+			assert!(events.result("o", "c").is_none());
+			assert!(events.result("p", "a").or(events.result("p", "b")).is_none());
 		}
 	}
 }

@@ -2,13 +2,14 @@
 
 use crate::error::{ApiError, Result};
 use crate::events::{Ended, Event, Events};
+use crate::keys::{Keys, Right};
 use crate::pool::{Function, Outcome, Pool, uuid};
 use crate::runtime::{MOST, is_too_large};
 use crate::store::{self, Config, Store};
 use crate::{locked, note};
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header, uri::Authority};
+use axum::extract::{DefaultBodyLimit, Extension, Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts, uri::Authority};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -22,9 +23,11 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 /// How long a client may take to send a request's head, and again its body.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,6 +46,9 @@ pub struct Server {
 	events: Events,
 	/// How long after its first failure an event is tried again; twice as long after the second.
 	retry: Duration,
+	/// Without them who is on this machine may ask, as one owner.
+	keys: Option<Keys>,
+	/// By their full names.
 	functions: Mutex<BTreeMap<String, Arc<Function>>>,
 	/// One at a time: packages are large.
 	deploys: AsyncMutex<()>,
@@ -50,25 +56,34 @@ pub struct Server {
 
 type Shared = Arc<Server>;
 
+/// Whose key a request is signed with.
+#[derive(Clone)]
+struct Owner(String);
+
+/// The owner where there are no keys.
+const LOCAL: &str = "local";
+
 impl Server {
 	/// With the functions that were deployed before.
-	pub fn new(pool: Arc<Pool>, store: Store, events: Events, retry: Duration) -> Result<Server> {
+	pub fn new(pool: Arc<Pool>, store: Store, events: Events, retry: Duration, keys: Option<Keys>) -> Result<Server> {
 		let mut functions = BTreeMap::new();
 		for config in store.all()? {
-			store.tidy(&config.function_name, &[&config]);
-			functions.insert(config.function_name.clone(), Arc::new(Function::new(config)));
+			store.tidy(&config.full_name(), &[&config]);
+			functions.insert(config.full_name(), Arc::new(Function::new(config)));
 		}
-		Ok(Server { pool, store, events, retry, functions: Mutex::new(functions), deploys: AsyncMutex::default() })
+		let functions = Mutex::new(functions);
+		Ok(Server { pool, store, events, retry, keys, functions, deploys: AsyncMutex::default() })
 	}
 
 	pub fn functions(&self) -> Vec<Arc<Function>> {
 		locked(&self.functions).values().cloned().collect()
 	}
 
-	fn function(&self, asked: &str) -> Result<Arc<Function>> {
-		let name = store::name(asked)?;
-		let found = locked(&self.functions).get(name).cloned();
-		found.ok_or_else(|| ApiError::not_found(format!("Function not found: {}", store::arn(name))))
+	fn function(&self, owner: &str, asked: &str) -> Result<Arc<Function>> {
+		let (of, name) = store::name(asked)?;
+		let found = locked(&self.functions).get(&format!("{owner}:{name}")).cloned();
+		let found = found.filter(|_| of.is_none_or(|of| of == owner));
+		found.ok_or_else(|| ApiError::not_found(format!("Function not found: {name}")))
 	}
 
 	/// Calls a function for an event until it succeeds, or often enough.
@@ -88,7 +103,7 @@ impl Server {
 				Err(e) => payload = e.to_string(),
 			}
 		}
-		let ended = Ended { id: event.id, status: status.into(), attempts, payload };
+		let ended = Ended { id: event.id, owner: event.owner, status: status.into(), attempts, payload };
 		let done = tokio::task::spawn_blocking(move || self.events.end(ended)).await;
 		if !matches!(done, Ok(Ok(()))) {
 			note(format!("the result of an event can't be recorded; it runs again at the next start: {done:?}"));
@@ -97,24 +112,54 @@ impl Server {
 
 	/// An event waits as long as it takes: it is no caller.
 	async fn attempt(&self, event: &Event) -> Result<Outcome> {
-		let function = self.function(&event.function)?;
+		let function = self.function(&event.owner, &event.function)?;
 		let slot = self.pool.slots.clone().acquire_owned().await.map_err(ApiError::service)?;
 		function.call(&self.pool, slot, event.id.clone(), event.payload.clone().into(), None).await
 	}
 }
 
 /// A page in a browser here could ask: by its own address, or a name that leads here.
-async fn not_from_a_page(request: Request, next: Next) -> Result<Response> {
-	let headers = request.headers();
+fn not_from_a_page(headers: &HeaderMap) -> Result<()> {
 	let host = headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
 	let here = host.is_some_and(|host| match host.host() {
 		"localhost" | "[::1]" => true,
 		host => host.parse::<Ipv4Addr>().is_ok_and(|ip| ip.is_loopback()),
 	});
 	if here && !headers.contains_key(header::ORIGIN) && !headers.contains_key("sec-fetch-site") {
-		return Ok(next.run(request).await);
+		return Ok(());
 	}
 	Err(ApiError::denied("only programs on this machine may ask, by its loopback address"))
+}
+
+/// Lets a request on when it is known whose it is, with all its body.
+async fn admit(State(server): State<Shared>, request: Request, next: Next) -> Result<Response> {
+	let (mut parts, body) = request.into_parts();
+	let (right, most) = asks_for(&parts);
+	let (owner, body) = match &server.keys {
+		Some(keys) => {
+			let claim = keys.claim(&parts, right)?;
+			let body = all_of(&parts.headers, body, most).await?;
+			(claim.check(&parts, &body)?, body)
+		}
+		None => {
+			not_from_a_page(&parts.headers)?;
+			(LOCAL.to_owned(), all_of(&parts.headers, body, most).await?)
+		}
+	};
+	parts.extensions.insert(Owner(owner));
+	Ok(next.run(Request::from_parts(parts, body.into())).await)
+}
+
+/// What the key must be allowed to do, and how many bytes the body may have.
+fn asks_for(parts: &Parts) -> (Right, usize) {
+	let event = parts.headers.get("x-amz-invocation-type").is_some_and(|kind| kind == "Event");
+	match parts.method {
+		Method::GET | Method::HEAD => (Right::Read, 0),
+		Method::POST if parts.uri.path().ends_with("/invocations") => {
+			(Right::Invoke, if event { MOST_EVENT } else { MOST })
+		}
+		_ => (Right::Deploy, MOST_PACKAGE),
+	}
 }
 
 async fn all_of(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes> {
@@ -129,7 +174,7 @@ async fn all_of(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes> {
 }
 
 /// Answers all who come.
-pub async fn serve(listener: TcpListener, server: Shared) {
+pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, server: Shared) {
 	const FUNCTIONS: &str = "/2015-03-31/functions/";
 	let nothing = || async { ApiError::not_found("there is no such operation") };
 	let router = Router::new()
@@ -141,16 +186,25 @@ pub async fn serve(listener: TcpListener, server: Shared) {
 		.route(&format!("{FUNCTIONS}{{name}}/events/{{id}}"), get(result))
 		.fallback(nothing)
 		.method_not_allowed_fallback(nothing)
-		.layer(middleware::from_fn(not_from_a_page))
+		.layer(DefaultBodyLimit::disable())
+		.layer(middleware::from_fn_with_state(server.clone(), admit))
 		.with_state(server);
 	let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
 	loop {
 		let Ok(place) = room.clone().acquire_owned().await else { return };
 		match listener.accept().await {
 			Ok((stream, _)) => {
-				let router = router.clone();
+				let (router, tls) = (router.clone(), tls.clone());
 				tokio::spawn(async move {
-					talk(stream, router).await;
+					// Who breaks off, asks nonsense or has no certificate has been told or is gone.
+					let _ = match tls {
+						_ if stream.set_nodelay(true).is_err() => Ok(()),
+						None => talk(stream, router).await,
+						Some(tls) => match timeout(PATIENCE, tls.accept(stream)).await {
+							Ok(Ok(stream)) => talk(stream, router).await,
+							_ => Ok(()),
+						},
+					};
 					drop(place);
 				});
 			}
@@ -160,24 +214,24 @@ pub async fn serve(listener: TcpListener, server: Shared) {
 	}
 }
 
-async fn talk(stream: TcpStream, router: Router) {
-	if stream.set_nodelay(true).is_err() {
-		return;
-	}
-	let connection = http1::Builder::new()
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) -> hyper::Result<()> {
+	http1::Builder::new()
 		.timer(TokioTimer::new())
 		.header_read_timeout(PATIENCE)
-		.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-	// A client that breaks off, or asks nonsense, has been told or is gone.
-	let _ = connection.await;
+		.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+		.await
 }
 
-async fn invoke(State(server): State<Shared>, Path(name): Path<String>, request: Request) -> Result<Response> {
-	let (parts, body) = request.into_parts();
-	let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+async fn invoke(
+	State(server): State<Shared>,
+	Extension(Owner(owner)): Extension<Owner>,
+	Path(name): Path<String>,
+	headers: HeaderMap,
+	body: Bytes,
+) -> Result<Response> {
+	let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
 	let kind = header("x-amz-invocation-type").unwrap_or("RequestResponse");
-	let body = all_of(&parts.headers, body, if kind == "Event" { MOST_EVENT } else { MOST }).await?;
-	let function = server.function(&name)?;
+	let function = server.function(&owner, &name)?;
 	let mut payload = String::from_utf8(body.into()).map_err(ApiError::bad_content)?;
 	if payload.is_empty() {
 		payload.push_str("{}");
@@ -189,7 +243,7 @@ async fn invoke(State(server): State<Shared>, Path(name): Path<String>, request:
 	let response = match kind {
 		"DryRun" => response.status(StatusCode::NO_CONTENT).body(Body::empty()),
 		"Event" => {
-			let event = Event { id, function: function.config.function_name.clone(), payload };
+			let event = Event { id, owner, function: function.config.function_name.clone(), payload };
 			let (keeper, accepted) = (server.clone(), event.clone());
 			let done = tokio::task::spawn_blocking(move || keeper.events.accept(accepted)).await;
 			done.map_err(ApiError::service)??;
@@ -205,7 +259,7 @@ async fn invoke(State(server): State<Shared>, Path(name): Path<String>, request:
 			let slot = server.pool.slot().await?;
 			let outcome = function.call(&server.pool, slot, id.clone(), payload.into(), context).await?;
 			let how = if outcome.failed { "has failed" } else { "is done" };
-			note(format!("{} {how}: {id}", function.config.function_name));
+			note(format!("{} {how}: {id}", function.config.full_name()));
 			let mut response = response.header(header::CONTENT_TYPE, "application/json");
 			if outcome.failed {
 				response = response.header("x-amz-function-error", "Unhandled");
@@ -220,9 +274,11 @@ async fn invoke(State(server): State<Shared>, Path(name): Path<String>, request:
 	response.map_err(ApiError::service)
 }
 
-async fn deploy(State(server): State<Shared>, request: Request) -> Result<(StatusCode, Json<Value>)> {
-	let (parts, body) = request.into_parts();
-	let body = all_of(&parts.headers, body, MOST_PACKAGE).await?;
+async fn deploy(
+	State(server): State<Shared>,
+	Extension(Owner(owner)): Extension<Owner>,
+	body: Bytes,
+) -> Result<(StatusCode, Json<Value>)> {
 	let _one = server.deploys.lock().await;
 	let mut value: Value = serde_json::from_slice(&body).map_err(ApiError::bad_content)?;
 	drop(body);
@@ -231,9 +287,9 @@ async fn deploy(State(server): State<Shared>, request: Request) -> Result<(Statu
 	let package = BASE64.decode(package).map_err(ApiError::bad_content)?;
 	let config: Config = serde_json::from_value(value).map_err(ApiError::bad_content)?;
 	let unpacking = server.clone();
-	let unpacked = tokio::task::spawn_blocking(move || unpacking.store.unpack(config, &package)).await;
+	let unpacked = tokio::task::spawn_blocking(move || unpacking.store.unpack(config, owner, &package)).await;
 	let config = unpacked.map_err(ApiError::service)??;
-	let name = config.function_name.clone();
+	let name = config.full_name();
 	let old = locked(&server.functions).get(&name).cloned();
 	let function = Arc::new(Function::new(config.clone()));
 	let kept: Vec<_> = old.iter().map(|old| &old.config).collect();
@@ -249,31 +305,48 @@ async fn deploy(State(server): State<Shared>, request: Request) -> Result<(Statu
 	Ok((StatusCode::CREATED, Json(config.shown())))
 }
 
-async fn list(State(server): State<Shared>) -> Json<Value> {
-	let all: Vec<_> = server.functions().iter().map(|function| function.config.shown()).collect();
+async fn list(State(server): State<Shared>, Extension(Owner(owner)): Extension<Owner>) -> Json<Value> {
+	let mut all = server.functions();
+	all.retain(|function| function.config.owner == owner);
+	let all: Vec<_> = all.iter().map(|function| function.config.shown()).collect();
 	Json(json!({ "Functions": all }))
 }
 
-async fn describe(State(server): State<Shared>, Path(name): Path<String>) -> Result<Json<Value>> {
-	Ok(Json(json!({ "Configuration": server.function(&name)?.config.shown() })))
+async fn describe(
+	State(server): State<Shared>,
+	Extension(Owner(owner)): Extension<Owner>,
+	Path(name): Path<String>,
+) -> Result<Json<Value>> {
+	Ok(Json(json!({ "Configuration": server.function(&owner, &name)?.config.shown() })))
 }
 
-async fn undeploy(State(server): State<Shared>, Path(name): Path<String>) -> Result<StatusCode> {
+async fn undeploy(
+	State(server): State<Shared>,
+	Extension(Owner(owner)): Extension<Owner>,
+	Path(name): Path<String>,
+) -> Result<StatusCode> {
 	let _one = server.deploys.lock().await;
-	let function = server.function(&name)?;
-	let name = &function.config.function_name;
-	server.store.remove(name)?;
-	locked(&server.functions).remove(name);
+	let function = server.function(&owner, &name)?;
+	server.store.remove(&function.config)?;
+	locked(&server.functions).remove(&function.config.full_name());
 	Ok(StatusCode::NO_CONTENT)
 }
 
-async fn logs(State(server): State<Shared>, Path(name): Path<String>) -> Result<Body> {
-	Ok(server.function(&name)?.log().into())
+async fn logs(
+	State(server): State<Shared>,
+	Extension(Owner(owner)): Extension<Owner>,
+	Path(name): Path<String>,
+) -> Result<Body> {
+	Ok(server.function(&owner, &name)?.log().into())
 }
 
-async fn result(State(server): State<Shared>, Path((name, id)): Path<(String, String)>) -> Result<Json<Value>> {
+async fn result(
+	State(server): State<Shared>,
+	Extension(Owner(owner)): Extension<Owner>,
+	Path((name, id)): Path<(String, String)>,
+) -> Result<Json<Value>> {
 	store::name(&name)?;
-	match server.events.result(&id) {
+	match server.events.result(&owner, &id) {
 		None => Err(ApiError::not_found("there is no such event")),
 		Some(None) => Ok(Json(json!({ "Id": id, "Status": "Pending" }))),
 		Some(Some(ended)) => Ok(Json(json!(ended))),

@@ -2,14 +2,17 @@
 //! command line to this program (ARCHITECTURE.md). Exit codes are the command's.
 
 mod client;
+mod closed;
 mod error;
 mod events;
 mod front;
+mod keys;
 mod pool;
 mod runtime;
 mod serve;
 mod store;
 mod systemd;
+mod tls;
 mod warden;
 
 use clap::{CommandFactory, Parser, Subcommand};

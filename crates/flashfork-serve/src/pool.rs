@@ -3,7 +3,7 @@
 use crate::error::{ApiError, Result};
 use crate::locked;
 use crate::runtime::{self, Answer, Call};
-use crate::store::{Config, arn};
+use crate::store::Config;
 use crate::warden::{self, NAME, Order, Told};
 use axum::body::Bytes;
 use axum::http::HeaderValue;
@@ -93,7 +93,7 @@ impl Function {
 		let started = Instant::now();
 		let warm = timeout(TO_WARM, self.start(pool)).await;
 		let warm = warm.unwrap_or_else(|_| Err(ApiError::not_ready("the function is not warm after 120 seconds")))?;
-		crate::note(format!("{} is warm after {} ms", self.config.function_name, started.elapsed().as_millis()));
+		crate::note(format!("{} is warm after {} ms", self.config.full_name(), started.elapsed().as_millis()));
 		Ok(place.insert(Arc::new(warm)).clone())
 	}
 
@@ -177,7 +177,7 @@ impl Function {
 		let ended = unsafe { AsyncFd::register(line) }.map_err(std::io::Error::from)?;
 		let begun = Instant::now();
 		let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-		let arn = arn(&self.config.function_name);
+		let arn = self.config.arn();
 		let call = Call { id: id.clone(), invocation: uuid(), arn, deadline, client_context, payload };
 		let (sender, mut answer) = oneshot::channel();
 		ours.set_nonblocking(true)?;

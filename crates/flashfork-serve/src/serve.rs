@@ -1,12 +1,15 @@
 //! `flashfork serve`: what it stands on, and its start.
 
+use crate::closed;
 use crate::events::Events;
 use crate::front::{self, Server};
+use crate::keys::Keys;
 use crate::pool::Pool;
 use crate::store::Store;
-use crate::{systemd, warden};
+use crate::{systemd, tls, warden};
 use flashfork_terminal::{CliError, output, places};
 use rustix::fs::FlockOperation;
+use rustix::process::DumpableBehavior;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -16,6 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 
 /// Serve functions by AWS Lambda's APIs, each call in a fresh clone of a warmed process
 #[derive(clap::Args)]
@@ -23,15 +27,29 @@ use tokio::sync::Semaphore;
 Examples:
   flashfork serve --python venv/bin/python
   flashfork serve --listen 127.0.0.1:8080 --state functions
+  flashfork serve --listen 0.0.0.0:9001 --keys keys.toml --tls-certificate server.pem --tls-key server.key
 
 The Python needs AWS's runtime client (pip install awslambdaric). Started by root it becomes another user first (--user).")]
 pub struct ServeArgs {
-	/// Loopback address to listen on
+	/// Address to listen on; any but a loopback address takes --keys and TLS
 	#[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9001")]
 	listen: SocketAddr,
 	/// Python that functions run in
 	#[arg(long, value_name = "PATH", default_value = "python3")]
 	python: PathBuf,
+	/// File of keys with which requests are to be signed, of mode 600 (docs/SERVE.md); without it all users of this
+	/// machine may ask
+	#[arg(long, value_name = "FILE")]
+	keys: Option<PathBuf>,
+	/// Certificate of the server for TLS, and those that lead to it (PEM)
+	#[arg(long, value_name = "FILE", requires = "tls_key")]
+	tls_certificate: Option<PathBuf>,
+	/// Its private key (PEM), of mode 600
+	#[arg(long, value_name = "FILE", requires = "tls_certificate")]
+	tls_key: Option<PathBuf>,
+	/// Certificates (PEM) of which one must have signed each client's own
+	#[arg(long, value_name = "FILE", requires = "tls_certificate")]
+	client_ca: Option<PathBuf>,
 	/// Directory for functions and events, not in /tmp [default: ~/.local/state/flashfork-serve; root's:
 	/// /var/lib/flashfork-serve]
 	#[arg(long, value_name = "DIR")]
@@ -54,8 +72,8 @@ impl ServeArgs {
 	/// Serves until a signal ends it.
 	pub fn main(&self) -> Result<ExitCode, CliError> {
 		let unable = |why: String| CliError::Unable(why);
-		if !self.listen.ip().is_loopback() {
-			let why = "is no loopback address, and the server has no way yet to tell who asks";
+		if !self.listen.ip().is_loopback() && (self.keys.is_none() || self.tls_key.is_none()) {
+			let why = "is no loopback address: give --keys, --tls-certificate and --tls-key";
 			return Err(unable(format!("{} {why}", self.listen)));
 		}
 		let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -65,6 +83,12 @@ impl ServeArgs {
 		let python = std::path::absolute(&python).map_err(CliError::file("find", &python))?;
 		let shim = places::shim()?;
 		let state = self.state()?;
+		let keys = self.keys.as_ref().map(|path| Keys::read(path, &closed::read(path, &state)?)).transpose()?;
+		let tls = self.tls_certificate.as_ref().zip(self.tls_key.as_ref());
+		let tls = tls.map(|(certificate, key)| {
+			tls::acceptor(certificate, &closed::read(key, &state)?, self.client_ca.as_deref())
+		});
+		let secure = (keys, tls.transpose()?);
 		let made = !state.exists();
 		fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).map_err(CliError::file("create", &state))?;
 		let state = state.canonicalize().map_err(CliError::file("find", &state))?;
@@ -77,8 +101,11 @@ impl ServeArgs {
 		if rustix::process::geteuid().is_root() {
 			become_user(&self.user, &state, made)?;
 		}
+		// No other process of this user reads its memory, in which keys are.
+		rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+			.map_err(|e| CliError::file("close", "/proc/self/mem")(e.into()))?;
 		let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-		runtime.map_err(CliError::file("start", "the server"))?.block_on(self.serve(python, shim, state))
+		runtime.map_err(CliError::file("start", "the server"))?.block_on(self.serve(python, shim, state, secure))
 	}
 
 	fn state(&self) -> Result<PathBuf, CliError> {
@@ -87,7 +114,13 @@ impl ServeArgs {
 		self.state.clone().or(own).ok_or_else(|| CliError::Unable("there is no HOME: give --state".into()))
 	}
 
-	async fn serve(&self, python: PathBuf, shim: PathBuf, state: PathBuf) -> Result<ExitCode, CliError> {
+	async fn serve(
+		&self,
+		python: PathBuf,
+		shim: PathBuf,
+		state: PathBuf,
+		(keys, tls): (Option<Keys>, Option<TlsAcceptor>),
+	) -> Result<ExitCode, CliError> {
 		let file = |what| CliError::file(what, &state);
 		let lock = File::create(state.join("lock")).map_err(file("write to"))?;
 		rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
@@ -117,23 +150,24 @@ impl ServeArgs {
 		};
 		let (events, waiting) = Events::open(&state).map_err(file("read events in"))?;
 		let retry = Duration::from_secs(self.event_retry);
-		let server = Server::new(Arc::new(pool), Store(state), events, retry);
+		let server = Server::new(Arc::new(pool), Store(state), events, retry, keys);
 		let server = Arc::new(server.map_err(|e| CliError::Unable(e.to_string()))?);
 		for function in server.functions() {
 			let pool = server.pool.clone();
 			tokio::spawn(async move {
 				if let Err(e) = function.warm(&pool).await {
-					crate::note(format!("{}: {e}", function.config.function_name));
+					crate::note(format!("{}: {e}", function.config.full_name()));
 				}
 			});
 		}
 		for event in waiting {
 			tokio::spawn(server.clone().run(event));
 		}
-		output::say(&format!("flashfork serves functions on http://{address}"))?;
+		let scheme = if tls.is_some() { "https" } else { "http" };
+		output::say(&format!("flashfork serves functions on {scheme}://{address}"))?;
 		systemd::ready()?;
 		// Until a signal: however the server ends, all that it has started does (`warden.rs`).
-		front::serve(listener, server).await;
+		front::serve(listener, tls, server).await;
 		drop(lock);
 		Ok(ExitCode::SUCCESS)
 	}
@@ -159,8 +193,6 @@ fn become_user(name: &str, state: &Path, made: bool) -> Result<(), CliError> {
 		{
 			return Err(unable(&std::io::Error::last_os_error().to_string()));
 		}
-		// Otherwise what is below /proc/self stays root's.
-		libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
 	}
 	Ok(())
 }

@@ -1,4 +1,4 @@
-//! Functions on disk: `functions/NAME` is a configuration, and `code/NAME/ID` has the files of its package.
+//! Functions on disk: `functions/OWNER:NAME` is a configuration, and `code/OWNER:NAME/ID` has the files of its package.
 
 use crate::error::{ApiError, Result};
 use crate::pool::uuid;
@@ -35,6 +35,9 @@ pub struct Config {
 	/// Of the package: whatever is deployed has its own.
 	#[serde(default)]
 	revision_id: String,
+	/// Whose it is: not for a request to say.
+	#[serde(default)]
+	pub owner: String,
 }
 
 /// AWS's shape of an environment.
@@ -60,7 +63,7 @@ impl Config {
 	pub fn shown(&self) -> serde_json::Value {
 		let mut shown = serde_json::to_value(self).unwrap_or_default();
 		shown["Secrets"] = self.secrets.keys().cloned().collect();
-		shown["FunctionArn"] = arn(&self.function_name).into();
+		shown["FunctionArn"] = self.arn().into();
 		shown["Version"] = "$LATEST".into();
 		shown["State"] = "Active".into();
 		shown
@@ -68,11 +71,20 @@ impl Config {
 
 	/// Where the files of its package are in the server's directory.
 	pub fn code(&self, state: &Path) -> PathBuf {
-		state.join("code").join(&self.function_name).join(&self.revision_id)
+		state.join("code").join(self.full_name()).join(&self.revision_id)
+	}
+
+	/// Its name among those of all owners.
+	pub fn full_name(&self) -> String {
+		format!("{}:{}", self.owner, self.function_name)
+	}
+
+	/// Its name as AWS has it.
+	pub fn arn(&self) -> String {
+		format!("arn:aws:lambda:local:{}:function:{}", self.owner, self.function_name)
 	}
 
 	fn check(&self) -> Result<()> {
-		name(&self.function_name)?;
 		if !(1..=900).contains(&self.timeout) || !(16..=1 << 20).contains(&self.memory_size) {
 			return Err(ApiError::invalid("Timeout is 1 to 900 seconds, MemorySize 16 megabytes to a terabyte"));
 		}
@@ -90,21 +102,21 @@ impl Config {
 	}
 }
 
-/// A function's name as AWS has it.
-pub fn arn(name: &str) -> String {
-	format!("arn:aws:lambda:local:local:function:{name}")
+/// Whether it may be the name of a function or an owner, or the id of a key.
+pub fn is_plain(name: &str) -> bool {
+	let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+	(1..=64).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-')
 }
 
-/// The function that a request names, also by its ARN or with `:$LATEST`.
-pub fn name(asked: &str) -> Result<&str> {
+/// The function that a request names, also by its ARN or with `:$LATEST`, and whose it is if that is said.
+pub fn name(asked: &str) -> Result<(Option<&str>, &str)> {
 	let name = asked.strip_suffix(":$LATEST").unwrap_or(asked);
-	let name = match name.rsplit_once(":function:") {
-		Some((before, name)) if before.starts_with("arn:aws:lambda:") => name,
-		_ => name,
+	let (owner, name) = match name.split(':').collect::<Vec<_>>()[..] {
+		["arn", "aws", "lambda", _, owner, "function", name] => (Some(owner), name),
+		_ => (None, name),
 	};
-	let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-	if (1..=64).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-') {
-		Ok(name)
+	if is_plain(name) {
+		Ok((owner, name))
 	} else {
 		Err(ApiError::invalid("the name of a function is 1 to 64 letters, digits, '_' and '-'"))
 	}
@@ -114,14 +126,18 @@ pub fn name(asked: &str) -> Result<&str> {
 pub struct Store(pub PathBuf);
 
 impl Store {
-	fn function(&self, name: &str) -> PathBuf {
-		self.0.join("functions").join(name)
+	fn function(&self, config: &Config) -> PathBuf {
+		self.0.join("functions").join(config.full_name())
 	}
 
-	/// Unpacks it, and adds to the configuration which that is.
-	pub fn unpack(&self, mut config: Config, package: &[u8]) -> Result<Config> {
+	/// Unpacks it, and adds to the configuration which that is, and whose.
+	pub fn unpack(&self, mut config: Config, owner: String, package: &[u8]) -> Result<Config> {
 		config.check()?;
-		config.revision_id = uuid();
+		let (of, name) = name(&config.function_name)?;
+		if of.is_some_and(|of| of != owner) {
+			return Err(ApiError::denied("the function would be another owner's"));
+		}
+		(config.function_name, config.owner, config.revision_id) = (name.to_owned(), owner, uuid());
 		let code = config.code(&self.0);
 		fs::create_dir_all(&code)?;
 		unpack(package, &code).inspect_err(|_| drop(fs::remove_dir_all(&code)))?;
@@ -131,16 +147,16 @@ impl Store {
 	/// From now on the function is this one.
 	pub fn put(&self, config: &Config) -> Result<()> {
 		let text = serde_json::to_vec(config).map_err(ApiError::service)?;
-		Ok(write(&self.function(&config.function_name), &text)?)
+		Ok(write(&self.function(config), &text)?)
 	}
 
 	/// Forgets it.
-	pub fn remove(&self, name: &str) -> Result<()> {
-		fs::remove_file(self.function(name))?;
-		Ok(fs::remove_dir_all(self.0.join("code").join(name))?)
+	pub fn remove(&self, config: &Config) -> Result<()> {
+		fs::remove_file(self.function(config))?;
+		Ok(fs::remove_dir_all(self.0.join("code").join(config.full_name()))?)
 	}
 
-	/// Removes packages of this function's but these.
+	/// Removes packages of a function's but these.
 	pub fn tidy(&self, name: &str, keep: &[&Config]) {
 		let keep: Vec<_> = keep.iter().map(|config| config.code(&self.0)).collect();
 		let entries = fs::read_dir(self.0.join("code").join(name)).into_iter().flatten().flatten();

@@ -1,13 +1,16 @@
 """Functions that tests call by the name in "do"."""
 import ctypes
+import http.client
 import os
 import random
+import re
 import socket
 import time
 
 import numpy
 
 WARMED_WITH = os.environ.get("SECRET"), os.environ.get("PLAIN")
+BORN = os.urandom(8).hex()
 calls = 0
 
 
@@ -118,3 +121,59 @@ def lie(event, context):
     told.append(int(connection.recv(65536).split()[1]))
     post(f"invocation/{mine}/response", str(told))
     post(f"invocation/{mine}/response", '"again"')
+
+
+def born(event, context):
+    """What is its template's alone."""
+    return [BORN, os.environ.get("PLAIN")]
+
+
+def hunt(event, context):
+    """What this call can find of the server's keys, and of requests' signatures."""
+    # Spelled so that this text is not found.
+    wanted = {"keys": re.compile(b"secret[-]of[-]the|Credential[=][A-Z]"), "canary": re.compile(b"canary[-]in[-]memory")}
+    found = {"canary": [], "keys": [], "read": [], "reached": [], "asked": []}
+
+    def search(where, text):
+        for what, pattern in wanted.items():
+            if where not in found[what] and pattern.search(text):
+                found[what].append(where)
+
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        for name in ("environ", "cmdline"):
+            search("environment", open(f"/proc/{process}/{name}", "rb").read())
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+        for line in open("/proc/self/maps").readlines():
+            start, end = (int(word, 16) for word in line.split()[0].split("-"))
+            while start < end and line.split()[1][0] == "r":
+                try:
+                    search("memory", os.pread(memory.fileno(), min(end - start, 1 << 24), start))
+                except OSError:
+                    pass  # The kernel's own pages.
+                start += (1 << 24) - 4096
+    for place in event["places"]:
+        for path in [place] + [os.path.join(above, name) for above, _, names in os.walk(place) for name in names]:
+            try:
+                text = open(path, "rb").read()
+            except OSError:
+                continue
+            found["read"] += [path] if path == event["places"][0] else []
+            search("files", text)
+    libc = ctypes.CDLL(None, use_errno=True)
+    server = event["server"]
+    for what, works in (
+        ("signals", lambda: os.kill(server, 0)), ("memory", lambda: open(f"/proc/{server}/mem", "rb")),
+        ("environment", lambda: open(f"/proc/{server}/environ", "rb").read()), ("pidfd", lambda: os.pidfd_open(server)),
+    ):
+        try:
+            works()
+            found["reached"].append(what)
+        except OSError:
+            pass
+    if libc.ptrace(16, server, 0, 0) == 0:
+        found["reached"].append("ptrace")
+    for method, path in (("POST", ""), ("POST", "/f/invocations"), ("GET", "")):
+        connection = http.client.HTTPConnection(event["address"])
+        connection.request(method, "/2015-03-31/functions" + path)
+        found["asked"].append(connection.getresponse().status)
+    return found

@@ -4,10 +4,28 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+
+/// An id and its secret.
+pub type Key = (&'static str, &'static str);
+
+/// The keys of servers with keys; the first two may all.
+pub const ONE: Key = ("ONE", "secret-of-the-first-owner");
+pub const TWO: Key = ("TWO", "secret-of-the-second-owner");
+pub const DEPLOYER: Key = ("DEPLOYER", "secret-of-the-deployer-of-one");
+pub const CALLER: Key = ("CALLER", "secret-of-the-caller-of-one");
+pub const READER: Key = ("READER", "secret-of-the-reader-of-one");
+const KEYS: &str = r#"# Of two owners.
+ONE = { secret = "secret-of-the-first-owner", owner = "one", may = ["deploy", "invoke", "read"] }
+TWO = { secret = "secret-of-the-second-owner", owner = "two", may = ["deploy", "invoke", "read"] }
+DEPLOYER = { secret = "secret-of-the-deployer-of-one", owner = "one", may = ["deploy"] }
+CALLER = { secret = "secret-of-the-caller-of-one", owner = "one", may = ["invoke"] }
+READER = { secret = "secret-of-the-reader-of-one", owner = "one", may = ["read"] }
+"#;
 
 pub const SERVE: &str = env!("CARGO_BIN_EXE_flashfork-serve");
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
@@ -28,7 +46,9 @@ pub static PYTHON: LazyLock<String> = LazyLock::new(|| {
 
 /// A server, killed at the end of its test.
 pub struct Server {
-	process: Child,
+	pub process: Child,
+	/// `http://ADDRESS` or `https://ADDRESS`.
+	pub url: String,
 	pub address: String,
 	pub state: PathBuf,
 	options: Vec<String>,
@@ -38,14 +58,32 @@ impl Server {
 	pub fn start(name: &str, options: &[&str]) -> Server {
 		let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{name}"));
 		let _ = fs::remove_dir_all(&state);
-		let options = options.iter().map(ToString::to_string).collect();
-		let (process, address) = run(&state, &options);
-		Server { process, address, state, options }
+		Server::run(state, options.iter().map(ToString::to_string).collect())
+	}
+
+	/// One with keys; of the options that begin with `@` the rest is a file in their directory.
+	pub fn with_keys(name: &str, options: &[&str], fill: impl FnOnce(&Path)) -> (Server, PathBuf) {
+		let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{name}"));
+		let closed = closed(&state);
+		fs::write(closed.join("keys"), KEYS).unwrap();
+		fs::set_permissions(closed.join("keys"), PermissionsExt::from_mode(0o600)).unwrap();
+		fill(&closed);
+		let path = |file: &str| closed.join(file).to_str().unwrap().to_owned();
+		let all = ["--keys", "@keys"].iter().chain(options);
+		let all = all.map(|option| option.strip_prefix('@').map_or(option.to_string(), path));
+		(Server::run(state, all.collect()), closed)
+	}
+
+	fn run(state: PathBuf, options: Vec<String>) -> Server {
+		let (process, url) = run(&state, &options);
+		let address = url.rsplit('/').next().unwrap().to_owned();
+		Server { process, url, address, state, options }
 	}
 
 	pub fn kill_and_start_again(&mut self) {
 		self.kill();
-		(self.process, self.address) = run(&self.state, &self.options);
+		let (state, options) = (self.state.clone(), self.options.clone());
+		*self = Server::run(state, options);
 	}
 
 	pub fn kill(&mut self) {
@@ -55,17 +93,29 @@ impl Server {
 
 	/// Runs a command of ours.
 	pub fn command(&self, arguments: &[&str]) -> Output {
+		self.command_as(None, arguments)
+	}
+
+	/// The same with a key.
+	pub fn command_as(&self, key: Option<Key>, arguments: &[&str]) -> Output {
 		let mut command = Command::new(SERVE);
-		command.args(arguments).args(["--endpoint", &self.address]);
+		command.args(arguments).args(["--endpoint", &self.url]).env_remove("AWS_ACCESS_KEY_ID");
+		if let Some((id, secret)) = key {
+			command.env("AWS_ACCESS_KEY_ID", id).env("AWS_SECRET_ACCESS_KEY", secret);
+		}
 		command.output().unwrap()
 	}
 
 	/// Deploys the functions of `handlers.py` under a name.
 	pub fn deploy(&self, name: &str, options: &[&str]) {
-		let code = format!("{HERE}/tests/handlers");
-		let done =
-			self.command(&[&["deploy", &code, "--name", name, "--handler", "handlers.handler"], options].concat());
+		let done = self.deploy_as(None, name, options);
 		assert!(done.status.success(), "{done:?}");
+	}
+
+	/// The same with a key, if it may.
+	pub fn deploy_as(&self, key: Option<Key>, name: &str, options: &[&str]) -> Output {
+		let code = format!("{HERE}/tests/handlers");
+		self.command_as(key, &[&["deploy", &code, "--name", name, "--handler", "handlers.handler"], options].concat())
 	}
 
 	/// A request, and what comes back: the status, all headers in lower case, and the body.
@@ -112,10 +162,22 @@ impl Server {
 
 	/// Runs a Python program with boto3, `client` being one of this server.
 	pub fn boto(&self, program: &str) {
+		self.boto_as(("any", "any"), "None", program);
+	}
+
+	/// The same with a key, and `verify` being what it believes the server's certificate by.
+	pub fn boto_as(&self, (id, secret): Key, verify: &str, program: &str) {
 		let head = format!(
-			"import boto3, json\nfrom botocore.config import Config\nclient = boto3.client('lambda', endpoint_url='http://{}', \
-             region_name='local', aws_access_key_id='any', aws_secret_access_key='any', config=Config(retries={{'max_attempts': 0}}))\n",
-			self.address
+			"import boto3, botocore, json\nfrom botocore.config import Config\n\
+			 def to(id, secret, verify={verify}, **config):\n \
+			  return boto3.client('lambda', endpoint_url='{}', region_name='local', aws_access_key_id=id, \
+			    aws_secret_access_key=secret, verify=verify, config=Config(retries={{'max_attempts': 0}}, **config))\n\
+			 client = to('{id}', '{secret}')\n\
+			 def refused(what, kind):\n \
+			  try: what()\n \
+			  except botocore.exceptions.ClientError as e: assert e.response['Error']['Code'] == kind, e\n \
+			  else: raise SystemExit('it is not refused: ' + kind)\n",
+			self.url
 		);
 		let done = Command::new(&*PYTHON).args(["-c", &(head + program)]).output().unwrap();
 		assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -128,14 +190,26 @@ impl Drop for Server {
 	}
 }
 
+/// Whose functions may not be seen by the server's: where its keys are.
+fn closed(state: &Path) -> PathBuf {
+	let closed = if rustix::process::geteuid().is_root() { state.with_extension("closed") } else { state.to_owned() };
+	for place in [state, &closed] {
+		let _ = fs::remove_dir_all(place);
+	}
+	fs::create_dir_all(&closed).unwrap();
+	closed
+}
+
 fn run(state: &Path, options: &Vec<String>) -> (Child, String) {
 	let mut command = Command::new(SERVE);
-	command.args(["serve", "--listen", "127.0.0.1:0", "--python", &PYTHON, "--state"]).arg(state).args(options);
+	command.args(["serve", "--python", &PYTHON, "--state"]).arg(state).args(options);
+	if !options.iter().any(|option| option == "--listen") {
+		command.args(["--listen", "127.0.0.1:0"]);
+	}
 	let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
 	let mut line = String::new();
 	BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-	let address = line.trim().rsplit('/').next().unwrap().to_owned();
-	(process, address)
+	(process, line.trim().rsplit(' ').next().unwrap().replace("0.0.0.0", "127.0.0.1"))
 }
 
 pub fn answer(stream: &mut TcpStream) -> (u16, String, Vec<u8>) {

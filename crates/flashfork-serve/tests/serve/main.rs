@@ -5,3 +5,5 @@ mod calls;
 mod common;
 mod events;
 mod javascript;
+mod keys;
+mod signatures;
