@@ -8,7 +8,7 @@ use crate::store::Config;
 use flashfork_templates::{Directory, Ready, Template};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, set_parent_process_death_signal, wait};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -159,6 +159,8 @@ fn see_little(order: &Order) -> Result<()> {
 	let (code, names) = (open(&order.code)?, open(&order.names)?);
 	let tmpfs = |place: &Path| mount("tmpfs", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"size=64m");
 	tmpfs(&order.state)?;
+	// What is unmounted there later goes from clones, too, of which one may be waiting for a caller by then.
+	mount_change(&order.state, MountPropagationFlags::SHARED)?;
 	let again = |directory: &OwnedFd, place: &Path| -> Result<()> {
 		std::fs::DirBuilder::new().recursive(true).mode(0o700).create(place)?;
 		Ok(mount_bind(format!("/proc/self/fd/{}", directory.as_raw_fd()), place)?)
