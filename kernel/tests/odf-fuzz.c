@@ -288,7 +288,9 @@ int main(int argc, char **argv)
 				rnd(2);
 				worker[i] = odf_fork();
 				if (!worker[i]) {
-					setpgid(0, group);
+					/* Later than the group's end nobody would kill it. */
+					if (setpgid(0, group))
+						_exit(0);
 					child();
 				}
 			}
