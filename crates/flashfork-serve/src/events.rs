@@ -1,7 +1,7 @@
 //! Events: calls that nobody waits for. An accepted one is on disk before that is said, and so is its one result.
 //!
 //! A file of lines, to which is only added: events, and results. It is written anew, without what is over, at each
-//! start.
+//! start, and when that is most of it.
 
 use crate::error::{ApiError, Result};
 use crate::locked;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Most that wait, and most results that are kept.
+/// Most that wait, and most results that are kept; and how many bytes all of either may have.
 const MOST_WAITING: usize = 10_000;
 const MOST_RESULTS: usize = 10_000;
-
+const MOST_BYTES: usize = 128 << 20;
 /// An event, as it was accepted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Event {
@@ -45,94 +45,137 @@ enum Line {
 	Ended(Ended),
 }
 
-#[derive(Default)]
 struct Known {
+	/// How many bytes waiting events may have, and results.
+	most: usize,
 	waiting: BTreeMap<String, Event>,
+	waiting_bytes: usize,
 	ended: VecDeque<Ended>,
+	ended_bytes: usize,
 }
 
 impl Known {
 	fn take(&mut self, line: Line) {
 		match line {
-			Line::Event(event) => drop(self.waiting.insert(event.id.clone(), event)),
+			Line::Event(event) => {
+				self.waiting_bytes += event.payload.len();
+				self.waiting.insert(event.id.clone(), event);
+			}
 			Line::Ended(ended) => {
-				self.waiting.remove(&ended.id);
+				if let Some(event) = self.waiting.remove(&ended.id) {
+					self.waiting_bytes -= event.payload.len();
+				}
+				self.ended_bytes += ended.payload.len();
 				self.ended.push_back(ended);
-				if self.ended.len() > MOST_RESULTS {
-					self.ended.pop_front();
+				while self.ended.len() > MOST_RESULTS || self.ended_bytes > self.most {
+					self.ended_bytes -= self.ended.pop_front().map_or(0, |ended| ended.payload.len());
 				}
 			}
 		}
+	}
+
+	/// The lines of all there is.
+	fn text(&self) -> Result<Vec<u8>> {
+		let ended = self.ended.iter().cloned().map(Line::Ended);
+		let mut text = Vec::new();
+		for line in ended.chain(self.waiting.values().cloned().map(Line::Event)) {
+			serde_json::to_writer(&mut text, &line).map_err(ApiError::service)?;
+			text.push(b'\n');
+		}
+		Ok(text)
 	}
 }
 
 /// All events.
 pub struct Events {
-	inner: Mutex<(Known, File)>,
+	path: PathBuf,
+	inner: Mutex<Inner>,
+}
+
+struct Inner {
+	known: Known,
+	file: File,
+	/// Bytes that it had when it was last written anew.
+	begun_with: u64,
 }
 
 impl Events {
 	/// Reads what there is, and tells what waits. What was being written when the last server ended was not promised to
 	/// anybody: it is the only line that may be broken.
 	pub fn open(state: &Path) -> std::io::Result<(Events, Vec<Event>)> {
+		Events::open_up_to(MOST_BYTES, state)
+	}
+
+	fn open_up_to(most: usize, state: &Path) -> std::io::Result<(Events, Vec<Event>)> {
 		let path = state.join("events");
 		let text = match std::fs::read(&path) {
 			Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
 			text => text?,
 		};
-		let mut known = Known::default();
+		let mut known =
+			Known { most, waiting: BTreeMap::new(), waiting_bytes: 0, ended: VecDeque::new(), ended_bytes: 0 };
 		for line in text.split_inclusive(|b| *b == b'\n').filter(|line| line.ends_with(b"\n")) {
 			known.take(
 				serde_json::from_slice(line).map_err(|e| std::io::Error::other(format!("{}: {e}", path.display())))?,
 			);
 		}
-		let ended = known.ended.iter().cloned().map(Line::Ended);
-		let mut kept = Vec::new();
-		for line in ended.chain(known.waiting.values().cloned().map(Line::Event)) {
-			kept.extend(serde_json::to_vec(&line)?);
-			kept.push(b'\n');
-		}
-		write(&path, &kept)?;
 		let waiting = known.waiting.values().cloned().collect();
-		let file = File::options().append(true).open(&path)?;
-		Ok((Events { inner: Mutex::new((known, file)) }, waiting))
+		let (file, begun_with) = begin(&path, &known).map_err(std::io::Error::other)?;
+		Ok((Events { path, inner: Mutex::new(Inner { known, file, begun_with }) }, waiting))
 	}
 
 	/// Returns when it is on disk.
 	pub fn accept(&self, event: Event) -> Result<()> {
 		let mut inner = locked(&self.inner);
-		if inner.0.waiting.len() >= MOST_WAITING {
+		let bytes = inner.known.waiting_bytes + event.payload.len();
+		if inner.known.waiting.len() >= MOST_WAITING || bytes > inner.known.most {
 			return Err(ApiError::too_many("too many events wait; try again later"));
 		}
-		add(&mut inner, Line::Event(event))
+		self.add(&mut inner, Line::Event(event))
 	}
 
 	/// Records what has come of it. The first result stays.
 	pub fn end(&self, ended: Ended) -> Result<()> {
 		let mut inner = locked(&self.inner);
-		if inner.0.waiting.contains_key(&ended.id) { add(&mut inner, Line::Ended(ended)) } else { Ok(()) }
+		if inner.known.waiting.contains_key(&ended.id) { self.add(&mut inner, Line::Ended(ended)) } else { Ok(()) }
+	}
+
+	/// How many wait.
+	pub fn waiting(&self) -> usize {
+		locked(&self.inner).known.waiting.len()
 	}
 
 	/// What has come of it, if anything has; `None` if there is no such event of this owner's.
 	pub fn result(&self, owner: &str, id: &str) -> Option<Option<Ended>> {
-		let inner = locked(&self.inner);
-		let ended = inner.0.ended.iter().rfind(|ended| ended.id == id && ended.owner == owner).cloned();
-		let waits = inner.0.waiting.get(id).is_some_and(|event| event.owner == owner);
+		let Known { waiting, ended, .. } = &locked(&self.inner).known;
+		let ended = ended.iter().rfind(|ended| ended.id == id && ended.owner == owner).cloned();
+		let waits = waiting.get(id).is_some_and(|event| event.owner == owner);
 		(ended.is_some() || waits).then_some(ended)
+	}
+
+	fn add(&self, Inner { known, file, begun_with }: &mut Inner, line: Line) -> Result<()> {
+		let mut text = serde_json::to_vec(&line).map_err(ApiError::service)?;
+		text.push(b'\n');
+		let before = file.metadata()?.len();
+		if let Err(e) = file.write_all(&text).and_then(|()| file.sync_data()) {
+			// Half a line would break the next one.
+			file.set_len(before)?;
+			return Err(e.into());
+		}
+		known.take(line);
+		// Not for a few bytes.
+		if before > 2 * *begun_with + known.most as u64 / 8 {
+			(*file, *begun_with) = begin(&self.path, known)?;
+		}
+		Ok(())
 	}
 }
 
-fn add((known, file): &mut (Known, File), line: Line) -> Result<()> {
-	let mut text = serde_json::to_vec(&line).map_err(ApiError::service)?;
-	text.push(b'\n');
-	let before = file.metadata()?.len();
-	if let Err(e) = file.write_all(&text).and_then(|()| file.sync_data()) {
-		// Half a line would break the next one.
-		file.set_len(before)?;
-		return Err(e.into());
-	}
-	known.take(line);
-	Ok(())
+/// Writes the file anew: that, for what is added, and how long it is.
+fn begin(path: &Path, known: &Known) -> Result<(File, u64)> {
+	let text = known.text()?;
+	write(path, &text)?;
+	Ok((File::options().append(true).open(path)?, text.len() as u64))
 }
 
 #[cfg(test)]
@@ -172,5 +215,37 @@ mod tests {
 			assert!(events.result("o", "c").is_none());
 			assert!(events.result("p", "a").or(events.result("p", "b")).is_none());
 		}
+	}
+
+	#[test]
+	fn events_have_limits_in_bytes_and_their_file_is_of_what_there_is() {
+		let state = tempfile::tempdir().unwrap();
+		const MOST: usize = 1 << 20;
+		let (events, _) = Events::open_up_to(MOST, state.path()).unwrap();
+		let payload = "1".repeat(MOST / 128);
+		let event =
+			|id: usize| Event { id: id.to_string(), owner: "o".into(), function: "f".into(), payload: payload.clone() };
+		let most = 128;
+		for id in 0..most {
+			events.accept(event(id)).unwrap();
+		}
+		assert_eq!(events.accept(event(most)).unwrap_err().kind, "TooManyRequestsException");
+		for id in 0..most {
+			let (status, attempts) = ("Succeeded".into(), 1);
+			events
+				.end(Ended { id: id.to_string(), owner: "o".into(), status, attempts, payload: payload.repeat(4) })
+				.unwrap();
+		}
+		// The latest are there, of as many bytes as all may have; the file has been shorter since than all that was written.
+		assert!(events.result("o", "0").is_none());
+		assert_eq!(events.result("o", &(most - 1).to_string()).unwrap().unwrap().payload.len(), MOST / 32);
+		let len = |events: &Events| locked(&events.inner).file.metadata().unwrap().len();
+		assert!(len(&events) < 5 * MOST as u64);
+		events.accept(event(most)).unwrap();
+		drop(events);
+		let (events, waiting) = Events::open_up_to(MOST, state.path()).unwrap();
+		assert_eq!(waiting.len(), 1);
+		assert_eq!(locked(&events.inner).known.ended_bytes, MOST);
+		assert!(len(&events) < (MOST + MOST / 16) as u64);
 	}
 }

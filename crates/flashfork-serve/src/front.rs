@@ -1,39 +1,32 @@
 //! What clients speak: AWS Lambda's Invoke API, as much of its other API as deploying takes, and functions' logs.
 
+use crate::bodies::{Bodies, MOST, MOST_EVENT, MOST_PACKAGE};
 use crate::error::{ApiError, Result};
 use crate::events::{Ended, Event, Events};
 use crate::keys::{Keys, Right};
 use crate::pool::{Function, Outcome, Pool, uuid};
-use crate::runtime::{MOST, is_too_large};
 use crate::store::{self, Config, Store};
-use crate::{locked, note};
-use axum::body::{Body, Bytes, to_bytes};
+use crate::{listen, locked};
+use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Extension, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts, uri::Authority};
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex as AsyncMutex, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
+use tracing::error;
 
-/// How long a client may take to send a request's head, and again its body.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Most bytes of a package, as it comes in base64 with its configuration, and of an event.
-const MOST_PACKAGE: usize = 70 << 20;
-const MOST_EVENT: usize = 1 << 20;
 /// Most connections at a time.
 const MOST_CONNECTIONS: usize = 1024;
 /// How often an event is tried.
@@ -43,15 +36,18 @@ const ATTEMPTS: u32 = 3;
 pub struct Server {
 	pub pool: Arc<Pool>,
 	store: Store,
-	events: Events,
+	pub events: Events,
 	/// How long after its first failure an event is tried again; twice as long after the second.
 	retry: Duration,
 	/// Without them who is on this machine may ask, as one owner.
 	keys: Option<Keys>,
+	bodies: Bodies,
 	/// By their full names.
 	functions: Mutex<BTreeMap<String, Arc<Function>>>,
 	/// One at a time: packages are large.
 	deploys: AsyncMutex<()>,
+	/// How many functions of before are being warmed.
+	pub warming: AtomicUsize,
 }
 
 type Shared = Arc<Server>;
@@ -71,8 +67,9 @@ impl Server {
 			store.tidy(&config.full_name(), &[&config]);
 			functions.insert(config.full_name(), Arc::new(Function::new(config)));
 		}
-		let functions = Mutex::new(functions);
-		Ok(Server { pool, store, events, retry, keys, functions, deploys: AsyncMutex::default() })
+		let warming = AtomicUsize::new(functions.len());
+		let (functions, bodies, deploys) = (Mutex::new(functions), Bodies::default(), AsyncMutex::default());
+		Ok(Server { pool, store, events, retry, keys, bodies, functions, deploys, warming })
 	}
 
 	pub fn functions(&self) -> Vec<Arc<Function>> {
@@ -106,7 +103,7 @@ impl Server {
 		let ended = Ended { id: event.id, owner: event.owner, status: status.into(), attempts, payload };
 		let done = tokio::task::spawn_blocking(move || self.events.end(ended)).await;
 		if !matches!(done, Ok(Ok(()))) {
-			note(format!("the result of an event can't be recorded; it runs again at the next start: {done:?}"));
+			error!("the result of an event can't be recorded; it runs again at the next start: {done:?}");
 		}
 	}
 
@@ -132,20 +129,33 @@ fn not_from_a_page(headers: &HeaderMap) -> Result<()> {
 }
 
 /// Lets a request on when it is known whose it is, with all its body.
-async fn admit(State(server): State<Shared>, request: Request, next: Next) -> Result<Response> {
-	let (mut parts, body) = request.into_parts();
+async fn admit(State(server): State<Shared>, request: Request, next: Next) -> Response {
+	let (parts, body) = request.into_parts();
 	let (right, most) = asks_for(&parts);
-	let (owner, body) = match &server.keys {
-		Some(keys) => {
-			let claim = keys.claim(&parts, right)?;
-			let body = all_of(&parts.headers, body, most).await?;
-			(claim.check(&parts, &body)?, body)
-		}
-		None => {
-			not_from_a_page(&parts.headers)?;
-			(LOCAL.to_owned(), all_of(&parts.headers, body, most).await?)
-		}
+	let response = answer(&server, parts, body, right, most, next).await.unwrap_or_else(IntoResponse::into_response);
+	let operation = match right {
+		Right::Invoke => "invoke",
+		Right::Read => "read",
+		Right::Deploy => "deploy",
 	};
+	server.pool.metrics.answered(operation, response.status().as_u16());
+	response
+}
+
+async fn answer(
+	server: &Server,
+	mut parts: Parts,
+	body: Body,
+	right: Right,
+	most: usize,
+	next: Next,
+) -> Result<Response> {
+	let claim = match &server.keys {
+		Some(keys) => Some(keys.claim(&parts, right)?),
+		None => not_from_a_page(&parts.headers).map(|()| None)?,
+	};
+	let (body, _room) = server.bodies.read(&parts.headers, body, most).await?;
+	let owner = claim.map_or(Ok(LOCAL.to_owned()), |claim| claim.check(&parts, &body))?;
 	parts.extensions.insert(Owner(owner));
 	Ok(next.run(Request::from_parts(parts, body.into())).await)
 }
@@ -160,17 +170,6 @@ fn asks_for(parts: &Parts) -> (Right, usize) {
 		}
 		_ => (Right::Deploy, MOST_PACKAGE),
 	}
-}
-
-async fn all_of(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes> {
-	let too_large = || ApiError::too_large(format!("a request like this has {most} bytes at most"));
-	let said = headers.get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse::<u64>().ok());
-	if said.is_some_and(|len| len > most as u64) {
-		return Err(too_large());
-	}
-	let body = timeout(PATIENCE, to_bytes(body, most)).await;
-	let body = body.map_err(|_| ApiError::slow("the body did not come in 10 seconds"))?;
-	body.map_err(|e| if is_too_large(&e) { too_large() } else { ApiError::bad_content("the body breaks off") })
 }
 
 /// Answers all who come.
@@ -189,37 +188,7 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, server: Shar
 		.layer(DefaultBodyLimit::disable())
 		.layer(middleware::from_fn_with_state(server.clone(), admit))
 		.with_state(server);
-	let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-	loop {
-		let Ok(place) = room.clone().acquire_owned().await else { return };
-		match listener.accept().await {
-			Ok((stream, _)) => {
-				let (router, tls) = (router.clone(), tls.clone());
-				tokio::spawn(async move {
-					// Who breaks off, asks nonsense or has no certificate has been told or is gone.
-					let _ = match tls {
-						_ if stream.set_nodelay(true).is_err() => Ok(()),
-						None => talk(stream, router).await,
-						Some(tls) => match timeout(PATIENCE, tls.accept(stream)).await {
-							Ok(Ok(stream)) => talk(stream, router).await,
-							_ => Ok(()),
-						},
-					};
-					drop(place);
-				});
-			}
-			// Too few descriptors or too little memory: some are given back as others end.
-			Err(_) => sleep(Duration::from_millis(100)).await,
-		}
-	}
-}
-
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) -> hyper::Result<()> {
-	http1::Builder::new()
-		.timer(TokioTimer::new())
-		.header_read_timeout(PATIENCE)
-		.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-		.await
+	listen::serve(listener, tls, router, MOST_CONNECTIONS).await;
 }
 
 async fn invoke(
@@ -258,8 +227,6 @@ async fn invoke(
 			let context = context.transpose()?;
 			let slot = server.pool.slot().await?;
 			let outcome = function.call(&server.pool, slot, id.clone(), payload.into(), context).await?;
-			let how = if outcome.failed { "has failed" } else { "is done" };
-			note(format!("{} {how}: {id}", function.config.full_name()));
 			let mut response = response.header(header::CONTENT_TYPE, "application/json");
 			if outcome.failed {
 				response = response.header("x-amz-function-error", "Unhandled");
@@ -329,6 +296,7 @@ async fn undeploy(
 	let function = server.function(&owner, &name)?;
 	server.store.remove(&function.config)?;
 	locked(&server.functions).remove(&function.config.full_name());
+	server.pool.metrics.forget(&function.config.full_name());
 	Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,12 +1,16 @@
 //! Functions as a service: `flashfork serve`, and the commands that ask it for something. The command hands its whole
 //! command line to this program (ARCHITECTURE.md). Exit codes are the command's.
 
+mod bodies;
 mod client;
 mod closed;
 mod error;
 mod events;
 mod front;
 mod keys;
+mod listen;
+mod metrics;
+mod operations;
 mod pool;
 mod runtime;
 mod serve;
@@ -16,7 +20,7 @@ mod tls;
 mod warden;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use flashfork_terminal::{CliError, help, output};
+use flashfork_terminal::{help, output};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,11 +31,6 @@ const WARDEN: &str = "warden of a function";
 /// No panic leaves half of anything behind a lock.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 	mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Tells whoever runs the server, in a line on standard error.
-fn note(text: String) {
-	output::complain(&CliError::Unable(text));
 }
 
 /// The command `flashfork`, as far as it is this program.

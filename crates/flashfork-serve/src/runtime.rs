@@ -1,5 +1,6 @@
 //! Lambda's Runtime API, as the clone of one call has it, on a connection that is its own.
 
+use crate::bodies::{MOST, is_too_large};
 use crate::locked;
 use axum::Json;
 use axum::body::{Body, Bytes, to_bytes};
@@ -13,9 +14,6 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-
-/// Most bytes of an answer, and of a request.
-pub const MOST: usize = 6 << 20;
 
 const ROOT: &str = "/2018-06-01/runtime/";
 
@@ -87,11 +85,6 @@ async fn respond(request: Request<Body>, invocation: &Mutex<Invocation>) -> Resp
 		},
 		_ => refuse(StatusCode::NOT_FOUND, "NotFound", "there is no such operation"),
 	}
-}
-
-/// Whether a body is larger than it may be.
-pub fn is_too_large(error: &axum::Error) -> bool {
-	std::error::Error::source(error).is_some_and(|why| why.is::<http_body_util::LengthLimitError>())
 }
 
 async fn next(invocation: &Mutex<Invocation>) -> Response {

@@ -56,6 +56,30 @@ fn bodies_that_are_huge_or_slow_hold_nobody_up() {
 	assert_eq!(answer(&mut slow[0]).0, 408);
 }
 
+#[test]
+fn bodies_of_all_requests_together_have_a_limit() {
+	let server = server("room", &[]);
+	// All but the last byte of each, 240 MB in all.
+	let body = vec![b' '; (6 << 20) - 1];
+	let head = format!("Content-Length: {}\r\nConnection: close\r\n", body.len() + 1);
+	let ends: Vec<u16> = std::thread::scope(|scope| {
+		let one = || {
+			let mut stream = server.send("f", &head, "");
+			let _ = stream.write_all(&body);
+			answer(&mut stream).0
+		};
+		let all: Vec<_> = (0..40).map(|_| scope.spawn(one)).collect();
+		all.into_iter().map(|one| one.join().unwrap()).collect()
+	});
+	// They are late, or there is no room for them until then.
+	assert!(ends.iter().all(|status| [408, 429].contains(status)) && ends.contains(&408), "{ends:?}");
+	let status = std::fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
+	let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+	let most: u64 = most.unwrap();
+	assert!(most < 190 << 10, "{most} kB");
+	still_serves(&server);
+}
+
 /// Deploys a package as function g, unless the configuration says otherwise; the status, and what comes back.
 fn deploy(server: &Server, mut config: Value, package: &[u8]) -> (u16, String) {
 	config["Code"] = json!({ "ZipFile": BASE64.encode(package) });
