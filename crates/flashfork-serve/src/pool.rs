@@ -1,7 +1,9 @@
 //! Functions with their templates, and calls of them, each in a clone of its own.
 
+use crate::bodies::MOST;
 use crate::error::{ApiError, Result};
 use crate::locked;
+use crate::metrics::{End, Metrics};
 use crate::runtime::{self, Answer, Call};
 use crate::store::Config;
 use crate::warden::{self, NAME, Order, Told};
@@ -23,6 +25,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{sleep_until, timeout};
+use tracing::info;
 
 /// How long a function may take to be warmed.
 const TO_WARM: Duration = Duration::from_secs(120);
@@ -30,6 +33,8 @@ const TO_WARM: Duration = Duration::from_secs(120);
 const CALL_LOG: usize = 64 << 10;
 const LOG: usize = 256 << 10;
 pub const TAIL: usize = 4 << 10;
+/// Why a call has failed whose time was up.
+const TIMED_OUT: &str = "Sandbox.Timedout";
 /// Most processes of a call.
 const MOST_PROCESSES: u64 = 256;
 
@@ -40,9 +45,13 @@ pub struct Pool {
 	pub shim: PathBuf,
 	/// Calls that may run at a time.
 	pub slots: Arc<Semaphore>,
-	/// Callers that may wait for that.
+	/// How many there may be.
+	pub concurrency: usize,
+	/// Callers that may wait for that, and how many there may be.
 	pub queue: Semaphore,
+	pub most_wait: usize,
 	pub made: AtomicU64,
+	pub metrics: Metrics,
 }
 
 /// A function that can be called.
@@ -92,8 +101,10 @@ impl Function {
 		}
 		let started = Instant::now();
 		let warm = timeout(TO_WARM, self.start(pool)).await;
-		let warm = warm.unwrap_or_else(|_| Err(ApiError::not_ready("the function is not warm after 120 seconds")))?;
-		crate::note(format!("{} is warm after {} ms", self.config.full_name(), started.elapsed().as_millis()));
+		let warm = warm.unwrap_or_else(|_| Err(ApiError::not_ready("the function is not warm after 120 seconds")));
+		let warm = warm.inspect_err(|_| pool.metrics.warmed(None))?;
+		pool.metrics.warmed(Some(started.elapsed()));
+		info!(function = self.config.full_name(), ms = started.elapsed().as_millis(), "warm");
 		Ok(place.insert(Arc::new(warm)).clone())
 	}
 
@@ -148,6 +159,8 @@ impl Function {
 		payload: Bytes,
 		client_context: Option<HeaderValue>,
 	) -> Result<Outcome> {
+		let mut running = pool.metrics.call(self.config.full_name());
+		running.end = End::not_begun;
 		let limit = Duration::from_secs(self.config.timeout);
 		let (ours, theirs) = pair()?;
 		let (reader, writer) = std::io::pipe()?;
@@ -175,6 +188,7 @@ impl Function {
 		let line = process.as_fd().try_clone_to_owned()?;
 		// SAFETY: the descriptor is open until it is dropped here, after it was taken from the loop.
 		let ended = unsafe { AsyncFd::register(line) }.map_err(std::io::Error::from)?;
+		running.end = End::cancelled;
 		let begun = Instant::now();
 		let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
 		let arn = self.config.arn();
@@ -206,7 +220,7 @@ impl Function {
 				},
 				() = sleep_until((begun + limit).into()) => {
 					let text = format!("{id} Task timed out after {:.2} seconds", limit.as_secs_f64());
-					break Err(("Sandbox.Timedout", text));
+					break Err((TIMED_OUT, text));
 				}
 			}
 		};
@@ -224,16 +238,23 @@ impl Function {
 		};
 		tokio::spawn(end);
 		drop(served);
+		running.end = match &came {
+			Ok(Answer::Done(_)) => End::succeeded,
+			Err((TIMED_OUT, _)) => End::timed_out,
+			_ => End::failed,
+		};
 		let (payload, failed) = match came {
 			Ok(Answer::Done(payload)) => (payload, false),
 			Ok(Answer::Failed(payload)) => (payload, true),
 			Ok(Answer::TooLarge) => {
-				let why = format!("RequestId: {id} Error: the answer is larger than {} bytes", runtime::MOST);
+				let why = format!("RequestId: {id} Error: the answer is larger than {} bytes", MOST);
 				(error("Function.ResponseSizeTooLarge", &why), true)
 			}
 			Err((kind, why)) => (error(kind, &why), true),
 		};
-		let tail = self.keep_log(&id, begun.elapsed(), log.bytes);
+		let ms = begun.elapsed().as_secs_f64() * 1e3;
+		info!(function = self.config.full_name(), id, end = ?running.end, ms, "call");
+		let tail = self.keep_log(&id, ms, log.bytes);
 		Ok(Outcome { payload, failed, tail })
 	}
 
@@ -245,7 +266,8 @@ impl Function {
 	) -> std::result::Result<Process, TemplateError> {
 		let data = (warm.data << 10) + (self.config.memory_size << 20);
 		let template = Template::named(&warm.names, NAME.parse().expect("it is a name"));
-		template
+		let started = Instant::now();
+		let process = template
 			.run()
 			.envs(warden::environment(&pool.state, &self.config))
 			.envs(&self.config.secrets)
@@ -255,17 +277,18 @@ impl Function {
 			.limit(libc::RLIMIT_DATA, data)
 			.limit(libc::RLIMIT_NPROC, MOST_PROCESSES)
 			.limit(libc::RLIMIT_CORE, 0)
-			.start()
+			.start()?;
+		pool.metrics.cloned(started.elapsed());
+		Ok(process)
 	}
 
 	/// Gives the end of it.
-	fn keep_log(&self, id: &str, span: Duration, said: Vec<u8>) -> Vec<u8> {
+	fn keep_log(&self, id: &str, ms: f64, said: Vec<u8>) -> Vec<u8> {
 		let mut all = format!("START RequestId: {id} Version: $LATEST\n").into_bytes();
 		all.extend(said);
 		if all.last() != Some(&b'\n') {
 			all.push(b'\n');
 		}
-		let ms = span.as_secs_f64() * 1e3;
 		all.extend(format!("END RequestId: {id}\nREPORT RequestId: {id}\tDuration: {ms:.2} ms\n").into_bytes());
 		append(&self.log, &all);
 		all.split_off(all.len().saturating_sub(TAIL))
@@ -292,6 +315,11 @@ fn exited(id: &str, status: std::process::ExitStatus) -> (&'static str, String) 
 }
 
 impl Pool {
+	/// How many callers wait for a call to end.
+	pub fn waits(&self) -> usize {
+		self.most_wait - self.queue.available_permits()
+	}
+
 	/// A call that may run; or too many wait already.
 	pub async fn slot(&self) -> Result<OwnedSemaphorePermit> {
 		if let Ok(slot) = self.slots.clone().try_acquire_owned() {

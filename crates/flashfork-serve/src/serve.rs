@@ -6,7 +6,7 @@ use crate::front::{self, Server};
 use crate::keys::Keys;
 use crate::pool::Pool;
 use crate::store::Store;
-use crate::{systemd, tls, warden};
+use crate::{listen, operations, systemd, tls, warden};
 use flashfork_terminal::{CliError, output, places};
 use rustix::fs::FlockOperation;
 use rustix::process::DumpableBehavior;
@@ -17,9 +17,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+use tracing::error;
+
+/// Most connections for metrics and health at a time.
+const MOST_OPERATORS: usize = 64;
 
 /// Serve functions by AWS Lambda's APIs, each call in a fresh clone of a warmed process
 #[derive(clap::Args)]
@@ -63,14 +68,41 @@ pub struct ServeArgs {
 	/// Seconds after which an event that has failed is tried again
 	#[arg(long, value_name = "SECONDS", default_value_t = 60)]
 	event_retry: u64,
+	/// Address at which metrics (/metrics, for Prometheus) and health (/livez, /readyz) are, for whoever can reach it
+	#[arg(long, value_name = "ADDRESS:PORT")]
+	operations: Option<SocketAddr>,
+	/// How what happens is logged, on standard error
+	#[arg(long, value_enum, default_value_t)]
+	log: LogFormat,
 	/// User to become when root starts it
 	#[arg(long, value_name = "NAME", default_value = "nobody")]
 	user: String,
 }
 
+/// How lines of the log are written.
+#[derive(Clone, Copy, Default, clap::ValueEnum)]
+enum LogFormat {
+	/// For people
+	#[default]
+	Text,
+	/// An object of JSON on each line
+	Json,
+}
+
+impl LogFormat {
+	fn begin(self) {
+		let lines = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false);
+		match self {
+			LogFormat::Text => lines.init(),
+			LogFormat::Json => lines.json().flatten_event(true).init(),
+		}
+	}
+}
+
 impl ServeArgs {
 	/// Serves until a signal ends it.
 	pub fn main(&self) -> Result<ExitCode, CliError> {
+		self.log.begin();
 		let unable = |why: String| CliError::Unable(why);
 		if !self.listen.ip().is_loopback() && (self.keys.is_none() || self.tls_key.is_none()) {
 			let why = "is no loopback address: give --keys, --tls-certificate and --tls-key";
@@ -139,32 +171,49 @@ impl ServeArgs {
 			None => tokio::net::TcpListener::bind(self.listen).await,
 		};
 		let listener = listener.map_err(|e| CliError::Unable(format!("can't listen on {}: {e}", self.listen)))?;
-		let address = listener.local_addr().map_err(file("serve"))?;
+		let address = listener.local_addr().map_err(CliError::file("find", "its address"))?;
 		let pool = Pool {
 			state: state.clone(),
 			python,
 			shim,
 			slots: Arc::new(Semaphore::new(self.concurrency as usize)),
+			concurrency: self.concurrency as usize,
 			queue: Semaphore::new(self.queue as usize),
+			most_wait: self.queue as usize,
 			made: Default::default(),
+			metrics: Default::default(),
+		};
+		let operations = match self.operations {
+			Some(address) => {
+				let listener = tokio::net::TcpListener::bind(address).await;
+				Some(listener.map_err(|e| CliError::Unable(format!("can't listen on {address}: {e}")))?)
+			}
+			None => None,
 		};
 		let (events, waiting) = Events::open(&state).map_err(file("read events in"))?;
 		let retry = Duration::from_secs(self.event_retry);
 		let server = Server::new(Arc::new(pool), Store(state), events, retry, keys);
 		let server = Arc::new(server.map_err(|e| CliError::Unable(e.to_string()))?);
 		for function in server.functions() {
-			let pool = server.pool.clone();
+			let server = server.clone();
 			tokio::spawn(async move {
-				if let Err(e) = function.warm(&pool).await {
-					crate::note(format!("{}: {e}", function.config.full_name()));
+				if let Err(e) = function.warm(&server.pool).await {
+					error!(function = function.config.full_name(), "{e}");
 				}
+				server.warming.fetch_sub(1, Relaxed);
 			});
 		}
 		for event in waiting {
 			tokio::spawn(server.clone().run(event));
 		}
 		let scheme = if tls.is_some() { "https" } else { "http" };
-		output::say(&format!("flashfork serves functions on {scheme}://{address}"))?;
+		let mut said = format!("flashfork serves functions on {scheme}://{address}");
+		if let Some(listener) = operations {
+			let address = listener.local_addr().map_err(CliError::file("find", "its address"))?;
+			said.push_str(&format!(", metrics and health on http://{address}"));
+			tokio::spawn(listen::serve(listener, None, operations::router(server.clone()), MOST_OPERATORS));
+		}
+		output::say(&said)?;
 		systemd::ready()?;
 		// Until a signal: however the server ends, all that it has started does (`warden.rs`).
 		front::serve(listener, tls, server).await;

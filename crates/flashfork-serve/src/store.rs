@@ -174,7 +174,7 @@ impl Store {
 		for path in paths.filter(|path| path.extension().is_none()) {
 			match serde_json::from_slice(&fs::read(&path)?) {
 				Ok(config) => all.push(config),
-				Err(e) => crate::note(format!("{} is left out: {e}", path.display())),
+				Err(e) => tracing::error!("{} is left out: {e}", path.display()),
 			}
 		}
 		Ok(all)

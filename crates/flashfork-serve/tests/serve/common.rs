@@ -50,6 +50,8 @@ pub struct Server {
 	/// `http://ADDRESS` or `https://ADDRESS`.
 	pub url: String,
 	pub address: String,
+	/// Where metrics and health are, if they are anywhere.
+	pub operations: Option<String>,
 	pub state: PathBuf,
 	options: Vec<String>,
 }
@@ -75,9 +77,10 @@ impl Server {
 	}
 
 	fn run(state: PathBuf, options: Vec<String>) -> Server {
-		let (process, url) = run(&state, &options);
-		let address = url.rsplit('/').next().unwrap().to_owned();
-		Server { process, url, address, state, options }
+		let (process, mut urls) = run(&state, &options);
+		let address = |url: &String| url.rsplit('/').next().unwrap().to_owned();
+		let (operations, url) = (urls.get(1).map(address), urls.swap_remove(0));
+		Server { process, address: address(&url), url, operations, state, options }
 	}
 
 	pub fn kill_and_start_again(&mut self) {
@@ -200,7 +203,7 @@ fn closed(state: &Path) -> PathBuf {
 	closed
 }
 
-fn run(state: &Path, options: &Vec<String>) -> (Child, String) {
+fn run(state: &Path, options: &Vec<String>) -> (Child, Vec<String>) {
 	let mut command = Command::new(SERVE);
 	command.args(["serve", "--python", &PYTHON, "--state"]).arg(state).args(options);
 	if !options.iter().any(|option| option == "--listen") {
@@ -209,7 +212,8 @@ fn run(state: &Path, options: &Vec<String>) -> (Child, String) {
 	let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
 	let mut line = String::new();
 	BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-	(process, line.trim().rsplit(' ').next().unwrap().replace("0.0.0.0", "127.0.0.1"))
+	let urls = line.split([' ', ',', '\n']).filter(|word| word.starts_with("http"));
+	(process, urls.map(|url| url.replace("0.0.0.0", "127.0.0.1")).collect())
 }
 
 pub fn answer(stream: &mut TcpStream) -> (u16, String, Vec<u8>) {

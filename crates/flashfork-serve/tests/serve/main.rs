@@ -6,4 +6,5 @@ mod common;
 mod events;
 mod javascript;
 mod keys;
+mod operations;
 mod signatures;

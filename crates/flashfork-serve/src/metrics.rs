@@ -1,0 +1,166 @@
+//! What the server counts, in Prometheus' terms.
+
+use crate::pool::Pool;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use std::time::{Duration, Instant};
+
+/// How a call has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[allow(non_camel_case_types)] // the names are the labels' values
+pub enum End {
+	/// The function has answered.
+	succeeded,
+	/// It has failed, crashed or answered too much.
+	failed,
+	/// Its time was up.
+	timed_out,
+	/// No clone could be made.
+	not_begun,
+	/// Its caller went away.
+	cancelled,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Called {
+	function: String,
+	end: End,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Function {
+	function: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+	operation: &'static str,
+	status: u16,
+}
+
+/// All of it.
+pub struct Metrics {
+	registry: Registry,
+	calls: Family<Called, Counter>,
+	seconds: Family<Function, Histogram, fn() -> Histogram>,
+	clone_seconds: Histogram,
+	warm_seconds: Histogram,
+	warmings_failed: Counter,
+	requests: Family<Answered, Counter>,
+	slots: Gauge,
+	slots_used: Gauge,
+	queued: Gauge,
+	functions: Gauge,
+	events: Gauge,
+}
+
+impl Default for Metrics {
+	fn default() -> Metrics {
+		let mut registry = Registry::with_prefix("flashfork_serve");
+		let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+		registry.register("build", "The version of the server", build);
+		// A clone of a call's takes from a tenth of a millisecond; a call up to a quarter of an hour.
+		let call: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.5, 16));
+		let metrics = Metrics {
+			calls: Family::default(),
+			seconds: Family::new_with_constructor(call),
+			clone_seconds: Histogram::new(exponential_buckets(100e-6, 2.0, 14)),
+			warm_seconds: Histogram::new(exponential_buckets(0.01, 2.5, 11)),
+			warmings_failed: Counter::default(),
+			requests: Family::default(),
+			slots: Gauge::default(),
+			slots_used: Gauge::default(),
+			queued: Gauge::default(),
+			functions: Gauge::default(),
+			events: Gauge::default(),
+			registry,
+		};
+		metrics.registered()
+	}
+}
+
+impl Metrics {
+	fn registered(mut self) -> Metrics {
+		let all = &mut self.registry;
+		all.register("calls", "Calls that have ended, events' among them", self.calls.clone());
+		let text = "From a call's place being free to its end";
+		all.register_with_unit("call_duration", text, Unit::Seconds, self.seconds.clone());
+		let text = "Making the clone of a call";
+		all.register_with_unit("clone_duration", text, Unit::Seconds, self.clone_seconds.clone());
+		let text = "Warming a function";
+		all.register_with_unit("warm_duration", text, Unit::Seconds, self.warm_seconds.clone());
+		all.register("warm_failures", "Functions that could not be warmed", self.warmings_failed.clone());
+		all.register("requests", "Requests of clients that have been answered", self.requests.clone());
+		all.register("slots", "Calls that may run at a time", self.slots.clone());
+		all.register("slots_used", "Calls that run", self.slots_used.clone());
+		all.register("queue_length", "Calls that wait for others to end", self.queued.clone());
+		all.register("functions", "Functions that are deployed", self.functions.clone());
+		all.register("events_waiting", "Events without a result", self.events.clone());
+		self
+	}
+
+	/// A call begins, of the function of this full name; it is cancelled unless something else is said of it.
+	pub fn call(&self, function: String) -> Running<'_> {
+		Running { metrics: self, function, begun: Instant::now(), end: End::cancelled }
+	}
+
+	pub fn cloned(&self, took: Duration) {
+		self.clone_seconds.observe(took.as_secs_f64());
+	}
+
+	/// A function is warm after so long, or can't be warmed.
+	pub fn warmed(&self, took: Option<Duration>) {
+		match took {
+			Some(took) => self.warm_seconds.observe(took.as_secs_f64()),
+			None => drop(self.warmings_failed.inc()),
+		}
+	}
+
+	pub fn answered(&self, operation: &'static str, status: u16) {
+		self.requests.get_or_create(&Answered { operation, status }).inc();
+	}
+
+	/// Nothing is said any more of a function that has been removed.
+	pub fn forget(&self, function: &str) {
+		let function = function.to_owned();
+		self.seconds.remove(&Function { function: function.clone() });
+		for end in [End::succeeded, End::failed, End::timed_out, End::not_begun, End::cancelled] {
+			self.calls.remove(&Called { function: function.clone(), end });
+		}
+	}
+
+	/// All of it, as text in the format of OpenMetrics.
+	pub fn text(&self, pool: &Pool, functions: usize, events: usize) -> Result<String, std::fmt::Error> {
+		let (slots, free) = (pool.concurrency as i64, pool.slots.available_permits() as i64);
+		self.slots.set(slots);
+		self.slots_used.set(slots - free);
+		self.queued.set(pool.waits() as i64);
+		self.functions.set(functions as i64);
+		self.events.set(events as i64);
+		let mut out = String::new();
+		text::encode(&mut out, &self.registry)?;
+		Ok(out)
+	}
+}
+
+/// A call that runs; counted when it is dropped.
+pub struct Running<'a> {
+	metrics: &'a Metrics,
+	function: String,
+	begun: Instant,
+	pub end: End,
+}
+
+impl Drop for Running<'_> {
+	fn drop(&mut self) {
+		let function = std::mem::take(&mut self.function);
+		let took = self.begun.elapsed().as_secs_f64();
+		self.metrics.seconds.get_or_create(&Function { function: function.clone() }).observe(took);
+		self.metrics.calls.get_or_create(&Called { function, end: self.end }).inc();
+	}
+}

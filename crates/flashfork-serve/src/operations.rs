@@ -1,0 +1,34 @@
+//! What whoever runs the server asks, at an address of its own: what it has counted, whether it answers, and whether
+//! it is ready for calls.
+
+use crate::error::{ApiError, Result};
+use crate::front::Server;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What it asks, without a key.
+pub fn router(server: Arc<Server>) -> Router {
+	Router::new()
+		.route("/metrics", get(metrics))
+		.route("/livez", get(|| async { "it lives\n" }))
+		.route("/readyz", get(ready))
+		.with_state(server)
+}
+
+async fn metrics(State(server): State<Arc<Server>>) -> Result<impl IntoResponse> {
+	const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+	let text = server.pool.metrics.text(&server.pool, server.functions().len(), server.events.waiting());
+	Ok(([(header::CONTENT_TYPE, KIND)], text.map_err(ApiError::service)?))
+}
+
+async fn ready(State(server): State<Arc<Server>>) -> (StatusCode, String) {
+	match server.warming.load(Relaxed) {
+		0 => (StatusCode::OK, "ready\n".into()),
+		left => (StatusCode::SERVICE_UNAVAILABLE, format!("functions of before are being warmed: {left}\n")),
+	}
+}
