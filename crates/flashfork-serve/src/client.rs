@@ -55,6 +55,9 @@ pub struct DeployArgs {
 	/// Megabytes that a process of a call may have beside what is warmed
 	#[arg(long, default_value_t = 512)]
 	memory: u64,
+	/// Calls that a clone may take, one after the other, as in AWS: what one leaves, the next one finds
+	#[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+	reuse: u32,
 	/// Variable of the environment
 	#[arg(long, value_name = "NAME=VALUE")]
 	env: Vec<String>,
@@ -185,7 +188,7 @@ impl DeployArgs {
 		let variables: Option<BTreeMap<_, _>> = self.env.iter().map(|text| text.split_once('=')).collect();
 		let variables = variables.ok_or_else(|| CliError::Unable("--env takes NAME=VALUE".into()))?;
 		let asked = json!({
-			"FunctionName": name, "Handler": self.handler, "Timeout": self.timeout, "MemorySize": self.memory,
+			"FunctionName": name, "Handler": self.handler, "Timeout": self.timeout, "MemorySize": self.memory, "Reuse": self.reuse,
 			"Environment": { "Variables": variables }, "Secrets": secrets, "Code": { "ZipFile": BASE64.encode(package) },
 		});
 		self.endpoint.ask(Request::post(FUNCTIONS), asked.to_string())?;

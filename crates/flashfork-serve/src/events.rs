@@ -236,7 +236,7 @@ mod tests {
 				.end(Ended { id: id.to_string(), owner: "o".into(), status, attempts, payload: payload.repeat(4) })
 				.unwrap();
 		}
-		// The latest are there, of as many bytes as all may have; the file has been shorter since than all that was written.
+		// The latest are there, of as many bytes as all may have; the file has been written anew since.
 		assert!(events.result("o", "0").is_none());
 		assert_eq!(events.result("o", &(most - 1).to_string()).unwrap().unwrap().payload.len(), MOST / 32);
 		let len = |events: &Events| locked(&events.inner).file.metadata().unwrap().len();

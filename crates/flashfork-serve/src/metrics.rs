@@ -55,6 +55,7 @@ pub struct Metrics {
 	slots: Gauge,
 	slots_used: Gauge,
 	queued: Gauge,
+	parked: Gauge,
 	functions: Gauge,
 	events: Gauge,
 }
@@ -76,6 +77,7 @@ impl Default for Metrics {
 			slots: Gauge::default(),
 			slots_used: Gauge::default(),
 			queued: Gauge::default(),
+			parked: Gauge::default(),
 			functions: Gauge::default(),
 			events: Gauge::default(),
 			registry,
@@ -99,6 +101,7 @@ impl Metrics {
 		all.register("slots", "Calls that may run at a time", self.slots.clone());
 		all.register("slots_used", "Calls that run", self.slots_used.clone());
 		all.register("queue_length", "Calls that wait for others to end", self.queued.clone());
+		all.register("clones_waiting", "Clones that wait for another call", self.parked.clone());
 		all.register("functions", "Functions that are deployed", self.functions.clone());
 		all.register("events_waiting", "Events without a result", self.events.clone());
 		self
@@ -140,6 +143,7 @@ impl Metrics {
 		self.slots.set(slots);
 		self.slots_used.set(slots - free);
 		self.queued.set(pool.waits() as i64);
+		self.parked.set(slots - pool.parking.available_permits() as i64);
 		self.functions.set(functions as i64);
 		self.events.set(events as i64);
 		let mut out = String::new();

@@ -2,39 +2,33 @@
 
 use crate::bodies::MOST;
 use crate::error::{ApiError, Result};
+use crate::instance::{Instance, TIMED_OUT, pair};
 use crate::locked;
 use crate::metrics::{End, Metrics};
-use crate::runtime::{self, Answer, Call};
+use crate::parked::Parked;
+use crate::runtime::{Answer, Call};
 use crate::store::Config;
 use crate::warden::{self, NAME, Order, Told};
 use axum::body::Bytes;
 use axum::http::HeaderValue;
 use flashfork_templates::{Clone as Process, Directory, Error as TemplateError, Template};
-use rustix::net::sockopt::set_socket_linger;
 use std::collections::VecDeque;
-use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::unix::pipe::Receiver;
-use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{sleep_until, timeout};
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 use tracing::info;
 
 /// How long a function may take to be warmed.
 const TO_WARM: Duration = Duration::from_secs(120);
-/// Most bytes of a call's log, of what is kept of a function's, and of what a caller gets.
-const CALL_LOG: usize = 64 << 10;
+/// Most bytes of what is kept of a function's log, and of what a caller gets of its call's.
 const LOG: usize = 256 << 10;
 pub const TAIL: usize = 4 << 10;
-/// Why a call has failed whose time was up.
-const TIMED_OUT: &str = "Sandbox.Timedout";
 /// Most processes of a call.
 const MOST_PROCESSES: u64 = 256;
 
@@ -47,6 +41,8 @@ pub struct Pool {
 	pub slots: Arc<Semaphore>,
 	/// How many there may be.
 	pub concurrency: usize,
+	/// Clones that may wait for another call.
+	pub parking: Arc<Semaphore>,
 	/// Callers that may wait for that, and how many there may be.
 	pub queue: Semaphore,
 	pub most_wait: usize,
@@ -58,6 +54,7 @@ pub struct Pool {
 pub struct Function {
 	pub config: Config,
 	template: AsyncMutex<Option<Arc<Warm>>>,
+	parked: Parked,
 	log: Arc<Mutex<VecDeque<u8>>>,
 }
 
@@ -86,7 +83,7 @@ pub fn uuid() -> String {
 
 impl Function {
 	pub fn new(config: Config) -> Function {
-		Function { config, template: AsyncMutex::default(), log: Arc::default() }
+		Function { config, template: AsyncMutex::default(), parked: Parked::default(), log: Arc::default() }
 	}
 
 	pub fn log(&self) -> Vec<u8> {
@@ -160,84 +157,38 @@ impl Function {
 		client_context: Option<HeaderValue>,
 	) -> Result<Outcome> {
 		let mut running = pool.metrics.call(self.config.full_name());
-		running.end = End::not_begun;
 		let limit = Duration::from_secs(self.config.timeout);
-		let (ours, theirs) = pair()?;
-		let (reader, writer) = std::io::pipe()?;
-		let mut log = Log { reader: Receiver::from_owned_fd(reader.into())?, bytes: Vec::new() };
-		let theirs = Arc::new([OwnedFd::from(theirs), OwnedFd::from(writer)]);
-		let mut tried = 0;
-		let process = loop {
-			let warm = self.warm(pool).await?;
-			let (function, pool, of, streams) = (self.clone(), pool.clone(), warm.clone(), theirs.clone());
-			let made = tokio::task::spawn_blocking(move || function.clone_of(&pool, &of, &streams)).await;
-			match made.map_err(ApiError::service)? {
-				Ok(process) => break process,
-				Err(TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_)) if tried < 3 => {
-					tried += 1;
-					let mut place = self.template.lock().await;
-					// Somebody else may have made it anew.
-					if place.as_ref().is_some_and(|now| Arc::ptr_eq(now, &warm)) {
-						*place = None;
-					}
-				}
-				Err(e) => return Err(ApiError::service(e)),
+		let (mut instance, came, begun) = loop {
+			running.end = End::not_begun;
+			let used = self.parked.take();
+			let is_used = used.is_some();
+			let mut instance = match used {
+				Some(instance) => instance,
+				None => self.instance(pool).await?,
+			};
+			running.end = End::cancelled;
+			let begun = Instant::now();
+			let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+			let (arn, payload, client_context) = (self.config.arn(), payload.clone(), client_context.clone());
+			let call = Call { id: id.clone(), invocation: uuid(), arn, deadline, client_context, payload };
+			let came = instance.call(call, begun + limit, limit).await;
+			// It may have ended while it waited.
+			if !(is_used && came.is_err() && !instance.has_begun() && begun.elapsed() < limit) {
+				break (instance, came, begun);
 			}
 		};
-		drop(theirs);
-		let line = process.as_fd().try_clone_to_owned()?;
-		// SAFETY: the descriptor is open until it is dropped here, after it was taken from the loop.
-		let ended = unsafe { AsyncFd::register(line) }.map_err(std::io::Error::from)?;
-		running.end = End::cancelled;
-		let begun = Instant::now();
-		let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-		let arn = self.config.arn();
-		let call = Call { id: id.clone(), invocation: uuid(), arn, deadline, client_context, payload };
-		let (sender, mut answer) = oneshot::channel();
-		ours.set_nonblocking(true)?;
-		let mut served = Box::pin(runtime::serve(tokio::net::TcpStream::from_std(ours)?, call, sender));
-		let (mut is_served, mut is_logged, mut is_let_go) = (false, false, false);
-		let came = loop {
-			tokio::select! {
-				biased;
-				came = &mut answer, if !is_let_go => match came {
-					Ok(answer) => break Ok(answer),
-					// It speaks with nobody any more, and may go on until its end, or the limit.
-					Err(_) => is_let_go = true,
-				},
-				() = &mut served, if !is_served => is_served = true,
-				more = log.read(), if !is_logged => is_logged = !more,
-				ready = ended.readable() => match process.try_wait() {
-					Ok(None) => ready?.clear_ready(),
-					Ok(Some(status)) => {
-						// What it has said before its end counts; it may have handed the connection on.
-						if !is_served {
-							let _ = timeout(Duration::from_secs(1), served.as_mut()).await;
-						}
-						break answer.try_recv().map_err(|_| exited(&id, status));
-					}
-					Err(_) => break Err(exited(&id, ExitStatusExt::from_raw(libc::SIGKILL))),
-				},
-				() = sleep_until((begun + limit).into()) => {
-					let text = format!("{id} Task timed out after {:.2} seconds", limit.as_secs_f64());
-					break Err((TIMED_OUT, text));
-				}
-			}
-		};
-		while matches!(log.take(), Ok(1..)) {}
-		// Nobody waits for its end, but no other call takes its place before.
-		let end = async move {
-			let _slot = slot;
-			let _ = process.kill();
-			while let Ok(mut ready) = ended.readable().await {
-				if !matches!(process.try_wait(), Ok(None)) {
-					return;
-				}
-				ready.clear_ready();
-			}
-		};
-		tokio::spawn(end);
-		drop(served);
+		let printed = instance.printed();
+		let again = matches!(came, Ok(Answer::Done(_) | Answer::Failed(_)))
+			&& instance.calls < self.config.reuse
+			&& instance.speaks();
+		let over = if again { self.parked.put(pool, instance) } else { Some(instance) };
+		if let Some(instance) = over {
+			// Nobody waits for its end, but no other call takes its place before.
+			tokio::spawn(async move {
+				instance.end().await;
+				drop(slot);
+			});
+		}
 		running.end = match &came {
 			Ok(Answer::Done(_)) => End::succeeded,
 			Err((TIMED_OUT, _)) => End::timed_out,
@@ -252,10 +203,35 @@ impl Function {
 			}
 			Err((kind, why)) => (error(kind, &why), true),
 		};
-		let ms = begun.elapsed().as_secs_f64() * 1e3;
+		let ms = begun.elapsed().as_micros() as f64 / 1e3;
 		info!(function = self.config.full_name(), id, end = ?running.end, ms, "call");
-		let tail = self.keep_log(&id, ms, log.bytes);
+		let tail = self.keep_log(&id, ms, printed);
 		Ok(Outcome { payload, failed, tail })
+	}
+
+	/// A new clone.
+	async fn instance(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<Instance> {
+		let (ours, theirs) = pair()?;
+		let (reader, writer) = std::io::pipe()?;
+		let theirs = Arc::new([OwnedFd::from(theirs), OwnedFd::from(writer)]);
+		let mut tried = 0;
+		loop {
+			let warm = self.warm(pool).await?;
+			let (function, pool, of, streams) = (self.clone(), pool.clone(), warm.clone(), theirs.clone());
+			let made = tokio::task::spawn_blocking(move || function.clone_of(&pool, &of, &streams)).await;
+			match made.map_err(ApiError::service)? {
+				Ok(process) => return Ok(Instance::new(process, ours, reader)?),
+				Err(TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_)) if tried < 3 => {
+					tried += 1;
+					let mut place = self.template.lock().await;
+					// Somebody else may have made it anew.
+					if place.as_ref().is_some_and(|now| Arc::ptr_eq(now, &warm)) {
+						*place = None;
+					}
+				}
+				Err(e) => return Err(ApiError::service(e)),
+			}
+		}
 	}
 
 	fn clone_of(
@@ -306,14 +282,6 @@ fn error(kind: &str, why: &str) -> Bytes {
 	serde_json::json!({ "errorType": kind, "errorMessage": why }).to_string().into()
 }
 
-fn exited(id: &str, status: std::process::ExitStatus) -> (&'static str, String) {
-	let how = match status.signal() {
-		Some(signal) => format!("signal: {signal}"),
-		None => format!("exit status {}", status.code().unwrap_or_default()),
-	};
-	("Runtime.ExitError", format!("RequestId: {id} Error: Runtime exited with error: {how}"))
-}
-
 impl Pool {
 	/// How many callers wait for a call to end.
 	pub fn waits(&self) -> usize {
@@ -328,44 +296,5 @@ impl Pool {
 		let full = "all calls that may run do, and as many wait as may; try again later";
 		let _waits = self.queue.try_acquire().map_err(|_| ApiError::too_many(full))?;
 		self.slots.clone().acquire_owned().await.map_err(ApiError::service)
-	}
-}
-
-/// What a call prints.
-struct Log {
-	reader: Receiver,
-	bytes: Vec<u8>,
-}
-
-impl Log {
-	/// False at its end.
-	async fn read(&mut self) -> bool {
-		let ready = self.reader.readable().await.and_then(|()| self.take());
-		ready.map_or_else(|e| e.kind() == std::io::ErrorKind::WouldBlock, |count| count > 0)
-	}
-
-	/// What there is of it now.
-	fn take(&mut self) -> std::io::Result<usize> {
-		let mut bytes = [0; 4096];
-		let count = self.reader.try_read(&mut bytes)?;
-		self.bytes.extend(&bytes[..count]);
-		let more = self.bytes.len().saturating_sub(CALL_LOG);
-		self.bytes.drain(..more);
-		Ok(count)
-	}
-}
-
-/// Two ends of a connection, both this process's: what is at either end is known. Nothing of it waits when it ends.
-fn pair() -> std::io::Result<(TcpStream, TcpStream)> {
-	let listener = TcpListener::bind("127.0.0.1:0")?;
-	let theirs = TcpStream::connect(listener.local_addr()?)?;
-	loop {
-		let (ours, peer) = listener.accept()?;
-		if peer == theirs.local_addr()? {
-			ours.set_nodelay(true)?;
-			theirs.set_nodelay(true)?;
-			set_socket_linger(&ours, Some(Duration::ZERO))?;
-			return Ok((ours, theirs));
-		}
 	}
 }

@@ -1,4 +1,4 @@
-//! Lambda's Runtime API, as the clone of one call has it, on a connection that is its own.
+//! Lambda's Runtime API, as a clone has it, on a connection that is its own.
 
 use crate::bodies::{MOST, is_too_large};
 use crate::locked;
@@ -13,11 +13,12 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 const ROOT: &str = "/2018-06-01/runtime/";
 
 /// A call, for the clone that serves it.
+#[derive(Clone)]
 pub struct Call {
 	/// The request's id.
 	pub id: String,
@@ -46,12 +47,34 @@ struct Invocation {
 	answer: Option<oneshot::Sender<Answer>>,
 }
 
-/// Serves the clone until it goes.
-pub async fn serve(stream: TcpStream, call: Call, answer: oneshot::Sender<Answer>) {
-	let invocation = Arc::new(Mutex::new(Invocation { call, given: false, answer: Some(answer) }));
+/// The calls of a clone, one after the other.
+#[derive(Default)]
+pub struct Line {
+	/// The one that is to be answered, or the last one.
+	now: Mutex<Option<Invocation>>,
+	more: Notify,
+}
+
+impl Line {
+	/// Its next call, and what it will answer.
+	pub fn give(&self, call: Call) -> oneshot::Receiver<Answer> {
+		let (sender, answer) = oneshot::channel();
+		*locked(&self.now) = Some(Invocation { call, given: false, answer: Some(sender) });
+		self.more.notify_one();
+		answer
+	}
+
+	/// Whether it has asked for that.
+	pub fn has_begun(&self) -> bool {
+		locked(&self.now).as_ref().is_some_and(|invocation| invocation.given)
+	}
+}
+
+/// Serves a clone until it goes.
+pub async fn serve(stream: TcpStream, line: Arc<Line>) {
 	let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-		let invocation = invocation.clone();
-		async move { Ok::<_, Infallible>(respond(request.map(Body::new), &invocation).await) }
+		let line = line.clone();
+		async move { Ok::<_, Infallible>(respond(request.map(Body::new), &line).await) }
 	});
 	// What a runtime says that breaks off or makes no sense is no answer; its end is seen elsewhere.
 	let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
@@ -61,13 +84,13 @@ fn refuse(status: StatusCode, kind: &str, why: &str) -> Response {
 	(status, Json(json!({ "errorType": kind, "errorMessage": why }))).into_response()
 }
 
-async fn respond(request: Request<Body>, invocation: &Mutex<Invocation>) -> Response {
+async fn respond(request: Request<Body>, line: &Line) -> Response {
 	let (parts, body) = request.into_parts();
 	let path = parts.uri.path().strip_prefix(ROOT).unwrap_or_default();
 	match (&parts.method, path.split('/').collect::<Vec<_>>().as_slice()) {
-		(&Method::GET, ["invocation", "next"]) => next(invocation).await,
+		(&Method::GET, ["invocation", "next"]) => next(line).await,
 		(&Method::POST, ["invocation", id, what @ ("response" | "error")]) => {
-			if let Some(refused) = stale(invocation, id, &parts.headers) {
+			if let Some(refused) = stale(line, id, &parts.headers) {
 				return refused;
 			}
 			let failed = *what == "error" || parts.headers.contains_key("lambda-runtime-function-error-type");
@@ -77,56 +100,62 @@ async fn respond(request: Request<Body>, invocation: &Mutex<Invocation>) -> Resp
 				Err(e) if is_too_large(&e) => Answer::TooLarge,
 				Err(_) => return refuse(StatusCode::BAD_REQUEST, "InvalidRequest", "the answer breaks off"),
 			};
-			accept(invocation, answer)
+			accept(line, answer)
 		}
 		(&Method::POST, ["init", "error"]) => match to_bytes(body, MOST).await {
-			Ok(bytes) => accept(invocation, Answer::Failed(bytes)),
+			Ok(bytes) => accept(line, Answer::Failed(bytes)),
 			Err(_) => refuse(StatusCode::BAD_REQUEST, "InvalidRequest", "the error is too large, or breaks off"),
 		},
 		_ => refuse(StatusCode::NOT_FOUND, "NotFound", "there is no such operation"),
 	}
 }
 
-async fn next(invocation: &Mutex<Invocation>) -> Response {
-	{
-		let mut invocation = locked(invocation);
-		if !invocation.given {
-			invocation.given = true;
-			let call = &invocation.call;
-			let headers = [
-				("content-type", "application/json"),
-				("lambda-runtime-aws-request-id", &call.id),
-				("lambda-runtime-invocation-id", &call.invocation),
-				("lambda-runtime-deadline-ms", &call.deadline.to_string()),
-				("lambda-runtime-invoked-function-arn", &call.arn),
-			];
-			let mut response = (headers, call.payload.clone()).into_response();
-			if let Some(context) = &call.client_context {
-				response.headers_mut().insert("lambda-runtime-client-context", context.clone());
+async fn next(line: &Line) -> Response {
+	loop {
+		if let Some(invocation) = locked(&line.now).as_mut() {
+			if !invocation.given {
+				invocation.given = true;
+				return asked(&invocation.call);
 			}
-			return response;
+			if invocation.answer.is_some() {
+				return refuse(StatusCode::FORBIDDEN, "InvalidStateTransition", "the call has not been answered");
+			}
 		}
-		if invocation.answer.is_some() {
-			return refuse(StatusCode::FORBIDDEN, "InvalidStateTransition", "the call has not been answered");
-		}
+		line.more.notified().await;
 	}
-	// There is no other call for this clone, which is about to be ended.
-	std::future::pending().await
+}
+
+fn asked(call: &Call) -> Response {
+	let headers = [
+		("content-type", "application/json"),
+		("lambda-runtime-aws-request-id", &call.id),
+		("lambda-runtime-invocation-id", &call.invocation),
+		("lambda-runtime-deadline-ms", &call.deadline.to_string()),
+		("lambda-runtime-invoked-function-arn", &call.arn),
+	];
+	let mut response = (headers, call.payload.clone()).into_response();
+	if let Some(context) = &call.client_context {
+		response.headers_mut().insert("lambda-runtime-client-context", context.clone());
+	}
+	response
 }
 
 /// Why an answer is not this call's, or not its first.
-fn stale(invocation: &Mutex<Invocation>, id: &str, headers: &HeaderMap) -> Option<Response> {
-	let invocation = locked(invocation);
+fn stale(line: &Line, id: &str, headers: &HeaderMap) -> Option<Response> {
+	let now = locked(&line.now);
 	let echoed = headers.get("lambda-runtime-invocation-id");
-	if id != invocation.call.id || echoed.is_some_and(|echoed| *echoed != *invocation.call.invocation) {
+	let its = |invocation: &&Invocation| {
+		id == invocation.call.id && echoed.is_none_or(|echoed| *echoed == *invocation.call.invocation)
+	};
+	let Some(invocation) = now.as_ref().filter(its) else {
 		return Some(refuse(StatusCode::BAD_REQUEST, "InvalidRequestID", "this is no call of this clone's"));
-	}
+	};
 	(!invocation.given || invocation.answer.is_none())
 		.then(|| refuse(StatusCode::FORBIDDEN, "InvalidStateTransition", "the call is not to be answered now"))
 }
 
-fn accept(invocation: &Mutex<Invocation>, answer: Answer) -> Response {
-	let sender = locked(invocation).answer.take();
+fn accept(line: &Line, answer: Answer) -> Response {
+	let sender = locked(&line.now).as_mut().and_then(|invocation| invocation.answer.take());
 	let too_large = matches!(answer, Answer::TooLarge);
 	match sender.map(|sender| sender.send(answer)) {
 		Some(Ok(())) if too_large => {

@@ -178,6 +178,7 @@ impl ServeArgs {
 			shim,
 			slots: Arc::new(Semaphore::new(self.concurrency as usize)),
 			concurrency: self.concurrency as usize,
+			parking: Arc::new(Semaphore::new(self.concurrency as usize)),
 			queue: Semaphore::new(self.queue as usize),
 			most_wait: self.queue as usize,
 			made: Default::default(),

@@ -27,6 +27,9 @@ pub struct Config {
 	/// Megabytes that a process of a call may have beside what the template has.
 	#[serde(default = "memory")]
 	pub memory_size: u64,
+	/// Calls that a clone may take, one after the other.
+	#[serde(default = "reuse")]
+	pub reuse: u32,
 	#[serde(default)]
 	pub environment: Environment,
 	/// Variables that calls have, and the template doesn't.
@@ -56,6 +59,9 @@ fn timeout() -> u64 {
 }
 fn memory() -> u64 {
 	512
+}
+fn reuse() -> u32 {
+	1
 }
 
 impl Config {
@@ -87,6 +93,9 @@ impl Config {
 	fn check(&self) -> Result<()> {
 		if !(1..=900).contains(&self.timeout) || !(16..=1 << 20).contains(&self.memory_size) {
 			return Err(ApiError::invalid("Timeout is 1 to 900 seconds, MemorySize 16 megabytes to a terabyte"));
+		}
+		if self.reuse == 0 {
+			return Err(ApiError::invalid("Reuse is 1, for a new clone for each call, or more"));
 		}
 		if self.handler.starts_with('-') || self.handler.contains('\0') || self.handler.len() > 256 {
 			return Err(ApiError::invalid("Handler is MODULE.FUNCTION"));

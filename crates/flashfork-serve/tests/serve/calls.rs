@@ -1,7 +1,9 @@
 //! What calls come to, and what they leave.
 
 use crate::common::{Server, runs, until};
+use rustix::process::{Pid, Signal};
 use serde_json::json;
+use std::fs;
 
 #[test]
 fn unmodified_clients_and_runtime_clients_are_served() {
@@ -122,4 +124,41 @@ fn a_killed_server_leaves_nothing_and_comes_back_with_its_functions() {
 	let undone = server.command(&["undeploy", "f"]);
 	assert!(undone.status.success(), "{undone:?}");
 	until("its template still runs", || !runs(&word));
+}
+
+#[test]
+fn a_clone_is_used_again_where_that_is_its_policy() {
+	let word = format!("again{}", std::process::id());
+	let server = Server::start("reuse", &["--concurrency", "2"]);
+	server.deploy("f", &["--timeout", "20", "--reuse", "3", "--env", &format!("WORD={word}")]);
+	server.deploy("short", &["--timeout", "1", "--reuse", "3"]);
+	let look = |name: &str| server.call(name, &json!({ "do": "look", "state": server.state })).0["calls"].clone();
+	assert_eq!([(); 7].map(|()| look("f")), [1, 2, 3, 1, 2, 3, 1]);
+	// One that fails goes on; one that ends, or takes too long, doesn't.
+	assert!(server.call("f", &json!({ "do": "fail" })).1);
+	assert_eq!(look("f"), 2);
+	assert!(server.call("f", &json!({ "do": "leave" })).1);
+	assert_eq!(look("f"), 1);
+	let late = format!("late{}", std::process::id());
+	assert!(server.call("short", &json!({ "do": "fork", "word": late, "then": "sleep" })).1);
+	until("one whose time was up lives on", || !runs(&format!("sleep-{late}")));
+	// One is killed while it waits for a call.
+	let inside = server.call("f", &json!({ "do": "number" })).0.to_string();
+	let is_it = |pid: &String| {
+		let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+		let status = String::from_utf8(read("status")).unwrap();
+		let is = |line: &str| line.starts_with("NSpid:") && line.split_whitespace().last() == Some(&inside);
+		status.lines().any(is) && String::from_utf8_lossy(&read("environ")).contains(&word)
+	};
+	let all = || fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+	let pid = all().find(is_it).unwrap();
+	rustix::process::kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+	until("it lives on", || !is_it(&pid));
+	assert_eq!(look("f"), 1);
+	// Two at a time are in two clones.
+	let first = server.sleeper("twice");
+	assert_eq!(look("f"), 1);
+	drop(first);
+	assert!(server.command(&["undeploy", "f"]).status.success());
+	until("what waits for calls of what was removed lives on", || !runs(&word));
 }

@@ -1,0 +1,172 @@
+//! A clone of a function's, over the calls that it takes.
+
+use crate::runtime::{self, Answer, Call, Line};
+use flashfork_templates::Clone as Process;
+use rustix::net::sockopt::set_socket_linger;
+use std::io::{Error, ErrorKind, PipeReader, Result};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::pin::Pin;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::{sleep_until, timeout};
+
+/// Most bytes of a call's log.
+const CALL_LOG: usize = 64 << 10;
+/// Why a call has failed whose time was up.
+pub const TIMED_OUT: &str = "Sandbox.Timedout";
+
+/// The answer to a call, or in AWS's words what has failed and why.
+pub type Came = std::result::Result<Answer, (&'static str, String)>;
+
+/// Dropped, it is killed with all that it has started.
+pub struct Instance {
+	process: Process,
+	ended: AsyncFd<OwnedFd>,
+	line: Arc<Line>,
+	/// Serves its connection; `None` when that has ended.
+	served: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+	log: Log,
+	/// How many calls it has taken.
+	pub calls: u32,
+}
+
+impl Instance {
+	/// `stream` is the other end of its connection, `log` that of what it prints.
+	pub fn new(process: Process, stream: TcpStream, log: PipeReader) -> Result<Instance> {
+		let fd = process.as_fd().try_clone_to_owned()?;
+		// SAFETY: the descriptor is open until it is dropped, after it was taken from the loop.
+		let ended = unsafe { AsyncFd::register(fd) }.map_err(Error::from)?;
+		let log = Log { reader: Some(Receiver::from_owned_fd(log.into())?), bytes: Vec::new() };
+		stream.set_nonblocking(true)?;
+		let line = Arc::<Line>::default();
+		let served = runtime::serve(tokio::net::TcpStream::from_std(stream)?, line.clone());
+		Ok(Instance { process, ended, line, served: Some(Box::pin(served)), log, calls: 0 })
+	}
+
+	/// What it answers, by its deadline.
+	pub async fn call(&mut self, call: Call, deadline: Instant, limit: Duration) -> Came {
+		self.calls += 1;
+		let id = call.id.clone();
+		let mut answer = self.line.give(call);
+		let came = loop {
+			tokio::select! {
+				biased;
+				Ok(answer) = &mut answer => break Ok(answer),
+				// It speaks with nobody any more, and may go on until its end, or the deadline.
+				() = until(&mut self.served) => self.served = None,
+				() = self.log.read() => {}
+				ready = self.ended.readable() => match self.process.try_wait() {
+					Ok(None) => match ready {
+						Ok(mut ready) => ready.clear_ready(),
+						Err(e) => break Err(("Runtime.ExitError", e.to_string())),
+					},
+					Ok(Some(status)) => {
+						// What it has said before its end counts; it may have handed the connection on.
+						if let Some(served) = self.served.take() {
+							let _ = timeout(Duration::from_secs(1), served).await;
+						}
+						break answer.try_recv().map_err(|_| exited(&id, status));
+					}
+					Err(_) => break Err(exited(&id, ExitStatusExt::from_raw(libc::SIGKILL))),
+				},
+				() = sleep_until(deadline.into()) => {
+					let text = format!("{id} Task timed out after {:.2} seconds", limit.as_secs_f64());
+					break Err((TIMED_OUT, text));
+				}
+			}
+		};
+		while matches!(self.log.take(), Ok(1..)) {}
+		came
+	}
+
+	/// What it has printed since this was asked last.
+	pub fn printed(&mut self) -> Vec<u8> {
+		std::mem::take(&mut self.log.bytes)
+	}
+
+	/// Whether it knows of the call that it was given last.
+	pub fn has_begun(&self) -> bool {
+		self.line.has_begun()
+	}
+
+	/// Whether it may take another call.
+	pub fn speaks(&self) -> bool {
+		self.served.is_some() && matches!(self.process.try_wait(), Ok(None))
+	}
+
+	/// Kills it, and returns when it has ended.
+	pub async fn end(self) {
+		let _ = self.process.kill();
+		while let Ok(mut ready) = self.ended.readable().await {
+			if !matches!(self.process.try_wait(), Ok(None)) {
+				return;
+			}
+			ready.clear_ready();
+		}
+	}
+}
+
+async fn until(served: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
+	match served {
+		Some(served) => served.await,
+		None => std::future::pending().await,
+	}
+}
+
+fn exited(id: &str, status: ExitStatus) -> (&'static str, String) {
+	let how = match status.signal() {
+		Some(signal) => format!("signal: {signal}"),
+		None => format!("exit status {}", status.code().unwrap_or_default()),
+	};
+	("Runtime.ExitError", format!("RequestId: {id} Error: Runtime exited with error: {how}"))
+}
+
+/// What a clone prints.
+struct Log {
+	/// `None` from its end on.
+	reader: Option<Receiver>,
+	bytes: Vec<u8>,
+}
+
+impl Log {
+	/// Reads some, when there is some.
+	async fn read(&mut self) {
+		let Some(reader) = &self.reader else { return std::future::pending().await };
+		match reader.readable().await.and_then(|()| self.take()) {
+			Ok(1..) => {}
+			Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+			_ => self.reader = None,
+		}
+	}
+
+	/// What there is of it now.
+	fn take(&mut self) -> Result<usize> {
+		let Some(reader) = &self.reader else { return Ok(0) };
+		let mut bytes = [0; 4096];
+		let count = reader.try_read(&mut bytes)?;
+		self.bytes.extend(&bytes[..count]);
+		let more = self.bytes.len().saturating_sub(CALL_LOG);
+		self.bytes.drain(..more);
+		Ok(count)
+	}
+}
+
+/// Two ends of a connection, both this process's: what is at either end is known. Nothing of it waits when it ends.
+pub fn pair() -> Result<(TcpStream, TcpStream)> {
+	let listener = TcpListener::bind("127.0.0.1:0")?;
+	let theirs = TcpStream::connect(listener.local_addr()?)?;
+	loop {
+		let (ours, peer) = listener.accept()?;
+		if peer == theirs.local_addr()? {
+			ours.set_nodelay(true)?;
+			theirs.set_nodelay(true)?;
+			set_socket_linger(&ours, Some(Duration::ZERO))?;
+			return Ok((ours, theirs));
+		}
+	}
+}
