@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
-use tracing::error;
+use tracing::{Instrument, debug_span, error};
 
 /// Most connections at a time.
 const MOST_CONNECTIONS: usize = 1024;
@@ -225,8 +225,15 @@ async fn invoke(
 				HeaderValue::try_from(bytes).map_err(ApiError::bad_content)
 			});
 			let context = context.transpose()?;
-			let slot = server.pool.slot().await?;
-			let outcome = function.call(&server.pool, slot, id.clone(), payload.into(), context).await?;
+			let name = function.config.full_name();
+			let span = debug_span!("invoke", otel.kind = "server", function = name, id);
+			#[cfg(feature = "otlp")]
+			crate::traces::follow(&span, &headers);
+			let call = async {
+				let slot = server.pool.slot().instrument(debug_span!("admit")).await?;
+				function.call(&server.pool, slot, id.clone(), payload.into(), context).await
+			};
+			let outcome = call.instrument(span).await?;
 			let mut response = response.header(header::CONTENT_TYPE, "application/json");
 			if outcome.failed {
 				response = response.header("x-amz-function-error", "Unhandled");

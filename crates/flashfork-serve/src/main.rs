@@ -10,6 +10,7 @@ mod front;
 mod instance;
 mod keys;
 mod listen;
+mod log;
 mod metrics;
 mod operations;
 mod parked;
@@ -19,6 +20,8 @@ mod serve;
 mod store;
 mod systemd;
 mod tls;
+#[cfg(feature = "otlp")]
+mod traces;
 mod warden;
 
 use clap::{CommandFactory, Parser, Subcommand};

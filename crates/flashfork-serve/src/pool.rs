@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use tracing::info;
+use tracing::{Instrument, debug_span, info};
 
 /// How long a function may take to be warmed.
 const TO_WARM: Duration = Duration::from_secs(120);
@@ -164,14 +164,14 @@ impl Function {
 			let is_used = used.is_some();
 			let mut instance = match used {
 				Some(instance) => instance,
-				None => self.instance(pool).await?,
+				None => self.instance(pool).instrument(debug_span!("clone")).await?,
 			};
 			running.end = End::cancelled;
 			let begun = Instant::now();
 			let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
 			let (arn, payload, client_context) = (self.config.arn(), payload.clone(), client_context.clone());
 			let call = Call { id: id.clone(), invocation: uuid(), arn, deadline, client_context, payload };
-			let came = instance.call(call, begun + limit, limit).await;
+			let came = instance.call(call, begun + limit, limit).instrument(debug_span!("run")).await;
 			// It may have ended while it waited.
 			if !(is_used && came.is_err() && !instance.has_begun() && begun.elapsed() < limit) {
 				break (instance, came, begun);

@@ -6,7 +6,7 @@ use crate::front::{self, Server};
 use crate::keys::Keys;
 use crate::pool::Pool;
 use crate::store::Store;
-use crate::{listen, operations, systemd, tls, warden};
+use crate::{listen, log, operations, systemd, tls, warden};
 use flashfork_terminal::{CliError, output, places};
 use rustix::fs::FlockOperation;
 use rustix::process::DumpableBehavior;
@@ -73,36 +73,15 @@ pub struct ServeArgs {
 	operations: Option<SocketAddr>,
 	/// How what happens is logged, on standard error
 	#[arg(long, value_enum, default_value_t)]
-	log: LogFormat,
+	log: log::Format,
 	/// User to become when root starts it
 	#[arg(long, value_name = "NAME", default_value = "nobody")]
 	user: String,
 }
 
-/// How lines of the log are written.
-#[derive(Clone, Copy, Default, clap::ValueEnum)]
-enum LogFormat {
-	/// For people
-	#[default]
-	Text,
-	/// An object of JSON on each line
-	Json,
-}
-
-impl LogFormat {
-	fn begin(self) {
-		let lines = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false);
-		match self {
-			LogFormat::Text => lines.init(),
-			LogFormat::Json => lines.json().flatten_event(true).init(),
-		}
-	}
-}
-
 impl ServeArgs {
 	/// Serves until a signal ends it.
 	pub fn main(&self) -> Result<ExitCode, CliError> {
-		self.log.begin();
 		let unable = |why: String| CliError::Unable(why);
 		if !self.listen.ip().is_loopback() && (self.keys.is_none() || self.tls_key.is_none()) {
 			let why = "is no loopback address: give --keys, --tls-certificate and --tls-key";
@@ -137,7 +116,9 @@ impl ServeArgs {
 		rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
 			.map_err(|e| CliError::file("close", "/proc/self/mem")(e.into()))?;
 		let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-		runtime.map_err(CliError::file("start", "the server"))?.block_on(self.serve(python, shim, state, secure))
+		let runtime = runtime.map_err(CliError::file("start", "the server"))?;
+		log::begin(self.log, runtime.handle()).map_err(unable)?;
+		runtime.block_on(self.serve(python, shim, state, secure))
 	}
 
 	fn state(&self) -> Result<PathBuf, CliError> {

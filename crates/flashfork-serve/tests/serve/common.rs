@@ -58,9 +58,14 @@ pub struct Server {
 
 impl Server {
 	pub fn start(name: &str, options: &[&str]) -> Server {
+		Server::start_as(name, options, |_| ())
+	}
+
+	/// The same of a command that is changed before; not when it is started again.
+	pub fn start_as(name: &str, options: &[&str], change: impl FnOnce(&mut Command)) -> Server {
 		let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{name}"));
 		let _ = fs::remove_dir_all(&state);
-		Server::run(state, options.iter().map(ToString::to_string).collect())
+		Server::run(state, options.iter().map(ToString::to_string).collect(), change)
 	}
 
 	/// One with keys; of the options that begin with `@` the rest is a file in their directory.
@@ -73,11 +78,11 @@ impl Server {
 		let path = |file: &str| closed.join(file).to_str().unwrap().to_owned();
 		let all = ["--keys", "@keys"].iter().chain(options);
 		let all = all.map(|option| option.strip_prefix('@').map_or(option.to_string(), path));
-		(Server::run(state, all.collect()), closed)
+		(Server::run(state, all.collect(), |_| ()), closed)
 	}
 
-	fn run(state: PathBuf, options: Vec<String>) -> Server {
-		let (process, mut urls) = run(&state, &options);
+	fn run(state: PathBuf, options: Vec<String>, change: impl FnOnce(&mut Command)) -> Server {
+		let (process, mut urls) = run(&state, &options, change);
 		let address = |url: &String| url.rsplit('/').next().unwrap().to_owned();
 		let (operations, url) = (urls.get(1).map(address), urls.swap_remove(0));
 		Server { process, address: address(&url), url, operations, state, options }
@@ -86,7 +91,7 @@ impl Server {
 	pub fn kill_and_start_again(&mut self) {
 		self.kill();
 		let (state, options) = (self.state.clone(), self.options.clone());
-		*self = Server::run(state, options);
+		*self = Server::run(state, options, |_| ());
 	}
 
 	pub fn kill(&mut self) {
@@ -203,12 +208,13 @@ fn closed(state: &Path) -> PathBuf {
 	closed
 }
 
-fn run(state: &Path, options: &Vec<String>) -> (Child, Vec<String>) {
+fn run(state: &Path, options: &Vec<String>, change: impl FnOnce(&mut Command)) -> (Child, Vec<String>) {
 	let mut command = Command::new(SERVE);
 	command.args(["serve", "--python", &PYTHON, "--state"]).arg(state).args(options);
 	if !options.iter().any(|option| option == "--listen") {
 		command.args(["--listen", "127.0.0.1:0"]);
 	}
+	change(&mut command);
 	let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
 	let mut line = String::new();
 	BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -8,3 +8,5 @@ mod javascript;
 mod keys;
 mod operations;
 mod signatures;
+#[cfg(feature = "otlp")]
+mod traces;

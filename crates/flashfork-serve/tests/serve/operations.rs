@@ -1,12 +1,11 @@
 //! What whoever runs the server is told.
 
-use crate::common::{PYTHON, SERVE, Server, answer, until};
+use crate::common::{Server, answer, until};
 use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 /// The status and the body of what is at the operators' address.
 fn get(server: &Server, path: &str) -> (u16, String) {
@@ -63,28 +62,14 @@ fn what_is_counted_is_what_has_happened() {
 
 #[test]
 fn a_log_of_json_has_an_object_on_each_line() {
-	let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve-log");
-	let _ = fs::remove_dir_all(&state);
-	let log = state.with_extension("log");
-	let mut server = Command::new(SERVE)
-		.args(["serve", "--log", "json", "--listen", "127.0.0.1:0", "--python", &PYTHON, "--state"])
-		.arg(&state)
-		.stdout(Stdio::piped())
-		.stderr(File::create(&log).unwrap())
-		.spawn()
-		.unwrap();
-	let mut line = String::new();
-	BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-	let ask = |arguments: &[&str]| {
-		let endpoint = line.trim().rsplit(' ').next().unwrap();
-		let done = Command::new(SERVE).args(arguments).args(["--endpoint", endpoint]).output().unwrap();
-		assert!(done.status.success(), "{done:?}");
-	};
-	let code = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/handlers");
-	ask(&["deploy", code, "--name", "f", "--handler", "handlers.handler"]);
-	ask(&["invoke", "f", "{}"]);
-	server.kill().unwrap();
-	server.wait().unwrap();
+	let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve-log.log");
+	let file = File::create(&log).unwrap();
+	let mut server = Server::start_as("log", &["--log", "json"], |command| {
+		command.stderr(file);
+	});
+	server.deploy("f", &["--timeout", "20"]);
+	server.call("f", &json!({}));
+	server.kill();
 	let text = fs::read_to_string(&log).unwrap();
 	let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
 	let [warm, call] = &lines[..] else { panic!("{text}") };
