@@ -42,7 +42,7 @@ pub fn start(told: &Told, passed: Passed) -> std::io::Result<(i32, OwnedFd)> {
 				failed(What::Proc, &e);
 			}
 			// Whether all that clones need can be had is known before anything is started.
-			if let Err(e) = pool::make(2) {
+			if let Err(e) = pool::make(told, 2) {
 				failed(What::Namespace, &e);
 			}
 			let (pid, process) = match begin(told, passed, outside) {
@@ -53,7 +53,7 @@ pub fn start(told: &Told, passed: Passed) -> std::io::Result<(i32, OwnedFd)> {
 				std::process::exit(1);
 			}
 			drop(process);
-			run(theirs.as_fd())
+			run(told, theirs.as_fd())
 		}
 	}
 }
@@ -136,7 +136,7 @@ fn execute(told: &Told, bell: &OwnedFd, output: Option<[OwnedFd; 2]>) -> std::io
 }
 
 /// Until the keeper is gone.
-fn run(line: BorrowedFd<'_>) -> ! {
+fn run(told: &Told, line: BorrowedFd<'_>) -> ! {
 	process::set_name(c"flashfork-init");
 	let line = process::keep_only(line);
 	let signals = process::signals(&[libc::SIGCHLD]);
@@ -156,7 +156,7 @@ fn run(line: BorrowedFd<'_>) -> ! {
 			continue;
 		}
 		match Note::receive(line.as_fd()) {
-			Ok(Some((Note::Namespace { pid }, _))) => answer(line.as_fd(), pid),
+			Ok(Some((Note::Namespace { pid }, _))) => answer(told, line.as_fd(), pid),
 			Ok(Some((Note::Users, descriptors))) => enter(line.as_fd(), &descriptors),
 			Ok(_) => {}
 			Err(_) => std::process::exit(0),
@@ -177,9 +177,9 @@ fn enter(line: BorrowedFd<'_>, descriptors: &[OwnedFd]) {
 	};
 }
 
-fn answer(line: BorrowedFd<'_>, pid: i32) {
+fn answer(told: &Told, line: BorrowedFd<'_>, pid: i32) {
 	// Who is gone needs none.
-	let _ = match pool::make(pid) {
+	let _ = match pool::make(told, pid) {
 		Ok(Space { init, processes, mounts, leash }) => {
 			Note::Made { init, pid }.send(line, &[processes.as_fd(), mounts.as_fd(), leash.as_fd()])
 		}

@@ -44,12 +44,12 @@ pub struct Watch {
 	waits: Waits,
 	/// Where it listens that was to listen elsewhere.
 	elsewhere: Vec<u16>,
-	/// Since when it listens.
-	listens: Option<Instant>,
+	/// Since when it is ready, but for its main thread.
+	ready: Option<Instant>,
 }
 
-/// How long a program that listens is given until its main thread waits, for connections perhaps: in the middle of
-/// something it may hold a lock that clones could not unlock.
+/// How long a program that listens, or asks for work, is given until its main thread waits, for connections perhaps: in
+/// the middle of something it may hold a lock that clones could not unlock.
 const TO_WAIT: Duration = Duration::from_secs(1);
 
 /// Of the time: what a runtime does that has nothing to do.
@@ -57,7 +57,7 @@ const IDLE: f64 = 0.05;
 
 impl Watch {
 	pub fn new() -> Watch {
-		Watch { samples: VecDeque::new(), waits: Waits::default(), elsewhere: Vec::new(), listens: None }
+		Watch { samples: VecDeque::new(), waits: Waits::default(), elsewhere: Vec::new(), ready: None }
 	}
 
 	/// How long to wait until the next look; `None` where what comes tells.
@@ -75,12 +75,17 @@ impl Watch {
 			Moment::Itself | Moment::Line(_) => false,
 			Moment::Idle(span) => self.is_idle(*span, pid),
 			Moment::Listen(port) => {
-				let now = Instant::now();
-				self.listens = listens(pid, *port).then(|| self.listens.unwrap_or(now));
-				let main = PathBuf::from(format!("/proc/{pid}"));
-				self.listens.is_some_and(|since| now - since >= TO_WAIT || !has_to_do(&main))
+				let listens = listens(pid, *port);
+				self.ready = self.ready.filter(|_| listens);
+				listens && self.waits(pid)
 			}
 		}
+	}
+
+	/// Whether the main thread of a process that is ready waits, or has been given [`TO_WAIT`].
+	pub fn waits(&mut self, pid: i32) -> bool {
+		let since = *self.ready.get_or_insert_with(Instant::now);
+		since.elapsed() >= TO_WAIT || !has_to_do(&PathBuf::from(format!("/proc/{pid}")))
 	}
 
 	/// The ports on which a process listens that was to listen on another one, if they are others than before.

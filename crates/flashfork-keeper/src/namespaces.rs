@@ -28,16 +28,23 @@ pub fn enter() -> std::result::Result<bool, String> {
 
 /// Goes to a new namespace of users, in which this user keeps its number, and is the only one.
 fn new_users() -> std::result::Result<(), String> {
-	// SAFETY: asks for numbers.
-	let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+	let own = own_numbers();
 	unshare(libc::CLONE_NEWUSER).map_err(|e| no_users(&e))?;
-	let map = |file: &str, text: String| {
-		std::fs::write(format!("/proc/self/{file}"), text).map_err(|e| format!("can't write {file}: {e}{STILL}"))
-	};
+	map_user(own).map_err(|e| format!("can't map this user in a namespace of users: {e}{STILL}"))
+}
+
+/// The numbers of this user and its group.
+pub fn own_numbers() -> [u32; 2] {
+	// SAFETY: asks for numbers.
+	unsafe { [libc::geteuid(), libc::getegid()] }
+}
+
+/// In a new namespace of users: has these numbers, which are this process's outside, be the same there, and no others.
+pub fn map_user([user, group]: [u32; 2]) -> Result<()> {
 	// There is none before Linux 3.19.
 	let _ = std::fs::write("/proc/self/setgroups", "deny");
-	map("uid_map", format!("{uid} {uid} 1"))?;
-	map("gid_map", format!("{gid} {gid} 1"))
+	std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+	std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
 /// Goes to the namespace of users of a template's clones, below that of the program, which has no capabilities there.

@@ -1,7 +1,12 @@
 //! Namespaces for clones, made ahead: of processes and of mounts, with /proc and their own init. A clone is not the
 //! first process of its namespace: signals would not end it, and orphans would come to it.
+//!
+//! The call of a function has a namespace of users, too, in which its processes are counted, and /tmp and /dev/shm of
+//! its own; and all that it has started ends with it.
 
 use crate::process::{self, check};
+use crate::{namespaces, told::Told};
+use flashfork_warm::ReadyAt;
 use std::fs::File;
 use std::io::{Error, Read, Result, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -18,13 +23,16 @@ pub struct Space {
 }
 
 /// Makes one in which the next number is above this one, by the template's init.
-pub fn make(pid: i32) -> Result<Space> {
+pub fn make(told: &Told, pid: i32) -> Result<Space> {
+	let call = told.ready_at() == ReadyAt::Runtime;
+	let user = call.then(namespaces::own_numbers);
+	let kinds = libc::CLONE_NEWPID | libc::CLONE_NEWNS | if call { libc::CLONE_NEWUSER } else { 0 };
 	let (theirs, leash) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
 	let (mut begun, told) = std::io::pipe()?;
-	let Some(init) = process::fork(libc::CLONE_NEWPID | libc::CLONE_NEWNS)? else {
+	let Some(init) = process::fork(kinds)? else {
 		drop(leash);
 		let mut told = told;
-		let errno = match begin(pid) {
+		let errno = match begin(pid, user) {
 			Ok(()) => 0,
 			Err(e) => e.raw_os_error().unwrap_or(libc::EIO),
 		};
@@ -32,7 +40,7 @@ pub fn make(pid: i32) -> Result<Space> {
 		if errno != 0 || written.is_err() {
 			std::process::exit(1);
 		}
-		run(&theirs);
+		run(&theirs, call);
 	};
 	drop(told);
 	let mut errno = [0; 4];
@@ -47,13 +55,20 @@ pub fn make(pid: i32) -> Result<Space> {
 
 /// What the clone starts has higher numbers than the one chosen for it: none shall have that of a thread of the
 /// template, by which libraries know their process again.
-fn begin(pid: i32) -> Result<()> {
+fn begin(pid: i32, user: Option<[u32; 2]>) -> Result<()> {
+	if let Some(user) = user {
+		namespaces::map_user(user)?;
+		for place in [c"/tmp", c"/dev/shm"] {
+			process::mount_own(place)?;
+		}
+	}
 	process::mount_proc()?;
 	std::fs::write("/proc/sys/kernel/ns_last_pid", pid.to_string())
 }
 
-/// The init of a clone's namespace: waits for what comes to it, and ends when the leash is gone and it is alone.
-fn run(leash: &OwnedFd) -> ! {
+/// The init of a clone's namespace: waits for what comes to it, and ends when the leash is gone and it is alone. With it
+/// all processes of the namespace end: of a call it doesn't wait for them.
+fn run(leash: &OwnedFd, call: bool) -> ! {
 	process::set_name(c"flashfork-init");
 	let leash = process::keep_only(leash.as_fd());
 	let signals = process::signals(&[libc::SIGCHLD]);
@@ -64,7 +79,7 @@ fn run(leash: &OwnedFd) -> ! {
 	loop {
 		process::take_signals(signals.as_fd());
 		while process::next_child().is_some() {}
-		if released && !has_children() {
+		if released && (call || !has_children()) {
 			std::process::exit(0);
 		}
 		let wait = libc::POLLIN;

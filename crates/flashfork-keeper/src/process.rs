@@ -76,6 +76,16 @@ pub fn mount_proc() -> Result<()> {
 	check(unsafe { libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), flags, std::ptr::null()) })
 }
 
+/// Mounts an empty directory there, where there is one.
+pub fn mount_own(place: &std::ffi::CStr) -> Result<()> {
+	let (flags, options) = (libc::MS_NOSUID | libc::MS_NODEV, c"size=512m,mode=1777");
+	// SAFETY: strings with their NUL.
+	let done = check(unsafe {
+		libc::mount(c"tmpfs".as_ptr(), place.as_ptr(), c"tmpfs".as_ptr(), flags, options.as_ptr().cast())
+	});
+	done.or_else(|e| if e.raw_os_error() == Some(libc::ENOENT) { Ok(()) } else { Err(e) })
+}
+
 /// Ends as a process did that this one stands for.
 pub fn end_as(status: i32) -> ! {
 	if libc::WIFSIGNALED(status) {

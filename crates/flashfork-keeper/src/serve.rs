@@ -8,7 +8,7 @@ use crate::message::{self, Received};
 use crate::{
 	file::Files, namespaces::Time, notes::Note, numbers::Numbers, process, told::Told, variables, warm::Ready,
 };
-use flashfork_warm::{Ask, DESCRIPTORS, Facts, LISTENERS, MOST_RUNNING, ReadyAt, Step, Tell, Word};
+use flashfork_warm::{Ask, DESCRIPTORS, Facts, LISTENERS, MOST_RUNNING, ReadyAt, Step, Tell, UNSEEN, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with};
 use rustix::{fs::AtFlags, io::Errno};
@@ -344,6 +344,8 @@ impl Keeper {
 		};
 		let report = clone.report.take();
 		connection.tell(match told {
+			// Whoever calls a function could not see its process from where it is.
+			Some((Tell::Started { .. }, _)) if self.facts.at == ReadyAt::Runtime => Tell::Started { pid: UNSEEN },
 			// Its number here is another.
 			Some((Tell::Started { .. }, Some(pid))) => Tell::Started { pid },
 			Some((failed @ Tell::Failed { .. }, _)) => failed,

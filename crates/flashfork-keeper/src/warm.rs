@@ -7,7 +7,7 @@ use crate::notes::{Note, What};
 use crate::{file::Files, namespaces, numbers, process, relay::Relay, rights, streams, told::Told};
 use flashfork_core::forkall::{Fit, Seized, Unfit, WORDS, What as Reason};
 use flashfork_core::{Errno, never_seal};
-use flashfork_warm::{ADDRESSES, Order, PORTS, PREPARE, PREPARED, Tell, Word};
+use flashfork_warm::{ADDRESSES, Order, PORTS, PREPARE, PREPARED, ReadyAt, Tell, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Error;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -242,6 +242,11 @@ impl Warming<'_> {
 		}
 		let gone = |_| Failed::Unfit("can't be a template with threads: the maker of its clones has ended".into());
 		let Some(program) = self.program else { return Err(gone(rustix::io::Errno::SRCH)) };
+		// Another thread may have asked for work.
+		while self.told.ready_at() == ReadyAt::Runtime && !self.watch.waits(program) {
+			std::thread::sleep(Duration::from_millis(1));
+			self.notes()?;
+		}
 		if let Some(at) = self.prepares.take_if(|_| self.bell.is_some()) {
 			self.prepare(program, at)?;
 		}

@@ -54,14 +54,19 @@ pub fn preloading(shim: &OsStr, own: impl Fn(&str) -> Option<OsString>) -> [(&'s
 	})
 }
 
-/// Starts the program, with the shim, in its own session.
-pub fn start(warm: &mut Warm<'_>, preload: OsString, passed: [RawFd; 4]) -> Result<Child, Error> {
-	let at = match warm.ready {
+/// Where it is ready, as it is told; 0 where it finds that.
+fn number(ready: Ready) -> u8 {
+	match ready {
 		Ready::Auto => 0,
 		Ready::Main => ReadyAt::Main as u8,
 		Ready::Call => ReadyAt::Call as u8,
 		Ready::Runtime => ReadyAt::Runtime as u8,
-	};
+	}
+}
+
+/// Starts the program, with the shim, in its own session.
+pub fn start(warm: &mut Warm<'_>, preload: OsString, passed: [RawFd; 4]) -> Result<Child, Error> {
+	let at = number(warm.ready);
 	let [control, listener, directory, recipe] = passed;
 	let (max, starter) = (warm.max_clones.map_or(0, NonZeroU64::get), std::process::id());
 	let (renews, name) = (u8::from(warm.renews), &warm.name);
@@ -93,7 +98,7 @@ pub fn start_with_threads(
 	preload: OsString,
 	passed: [RawFd; 4],
 ) -> Result<Child, Error> {
-	let at = if warm.ready == Ready::Call { ReadyAt::Call as u8 } else { 0 };
+	let at = number(warm.ready);
 	let [control, listener, directory, recipe] = passed;
 	let (max, renews) = (warm.max_clones.map_or(0, NonZeroU64::get), u8::from(warm.renews));
 	let order = format!("{control},{listener},{directory},{recipe},{at},{max},{renews},{}", warm.name);

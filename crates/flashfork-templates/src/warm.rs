@@ -27,7 +27,8 @@ pub enum Ready {
 	Call,
 	/// Where it connects to 127.0.0.1:1, as the runtime client of a function does under
 	/// `AWS_LAMBDA_RUNTIME_API=127.0.0.1:1`. Each clone has what it gets as standard input in that connection's place,
-	/// reads nothing there, and is locked into namespaces of its own (docs/SERVE.md).
+	/// reads nothing there, and is locked into namespaces of its own (docs/SERVE.md). With threads ([`Warm::threads`],
+	/// [`Moment::Itself`]) any of them may connect.
 	Runtime,
 }
 
@@ -222,11 +223,12 @@ impl<'a> Warm<'a> {
 		Error::Unfit { program: self.command[0].display().to_string(), why: why.into() }
 	}
 
-	/// Whether it does so with its threads: at its call, and Python and Node when their code has run.
+	/// Whether it does so with its threads: at its call, or where it connects, and Python and Node when their code has
+	/// run.
 	fn says_when_it_is_ready(&self) -> bool {
 		match self.ready {
-			Ready::Call => true,
-			Ready::Main | Ready::Runtime => false,
+			Ready::Call | Ready::Runtime => true,
+			Ready::Main => false,
 			Ready::Auto => ReadyAt::of_runtime(self.command[0].as_encoded_bytes()).is_some(),
 		}
 	}

@@ -4,7 +4,7 @@
 //! A clone is locked in (ARCHITECTURE.md, Functions), with /tmp and /proc of its own.
 
 use super::template::{CLONE, ORDER, Single};
-use super::{ahead, api::api, forked::in_handlers, wait::wait};
+use super::{ahead, api::api, forked::in_handlers, threads, wait::wait};
 use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
@@ -57,6 +57,9 @@ pub fn is_locked_in() -> bool {
 /// The runtime client connects. In a template that was asked for this is the ready point, and it returns in clones,
 /// with a connection; `None` in any other process.
 pub fn connect(fd: c_int) -> Option<c_int> {
+	if threads::is_ready_at(Some(ReadyAt::Runtime)) {
+		return threads::runtime::connect(fd);
+	}
 	// SAFETY: in a program that may become a template there is one thread at its ready point, or it is refused.
 	unsafe {
 		if !IS_CLONE.load(Relaxed) {
@@ -71,12 +74,23 @@ pub fn connect(fd: c_int) -> Option<c_int> {
 			*libc::__errno_location() = libc::ECONNREFUSED;
 			return Some(-1);
 		}
+		let done = put_in_place(connection, fd);
+		libc::close(connection);
+		Some(done)
+	}
+}
+
+/// Makes one descriptor, with its flags, one of what another is. What `connect` returns.
+///
+/// # Safety
+/// The first must be nobody else's yet.
+pub unsafe fn put_in_place(connection: c_int, fd: c_int) -> c_int {
+	// SAFETY: takes numbers.
+	unsafe {
 		let (flags, state) = (libc::fcntl(fd, libc::F_GETFD), libc::fcntl(fd, libc::F_GETFL));
 		libc::fcntl(connection, libc::F_SETFL, state);
 		let closes = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
-		let done = libc::dup3(connection, fd, closes);
-		libc::close(connection);
-		Some(if done == fd { 0 } else { -1 })
+		if libc::dup3(connection, fd, closes) == fd { 0 } else { -1 }
 	}
 }
 

@@ -1,7 +1,7 @@
 //! What a clone has of its caller. Its threads are not there yet; nothing here may lock or allocate.
 
 use super::maker::OF_CALLER;
-use super::{is_ready_at, no_signals};
+use super::{is_ready_at, no_signals, runtime};
 use crate::warm::take_over::{self, environ, is_default, limits, schedule};
 use crate::{warm::follow, warm::inherited, warm::template::Given};
 use core::ffi::c_int;
@@ -21,25 +21,30 @@ type Failed = (Step, Errno);
 
 impl Caller {
 	/// Goes to the clone's namespaces, directory and standard streams, and maps what is given. Where the program knows
-	/// nothing of clones directory and umask are `kept`, as it left them.
+	/// nothing of clones directory and umask are `kept`, as it left them. Where it was `called` as a function, by somebody
+	/// elsewhere, the directory is the program's, too, and it has more namespaces.
 	pub fn take(
 		mounts: c_int,
 		time: c_int,
 		rest: &[c_int; OF_CALLER],
 		path: &[u8; PATH],
 		kept: Option<&Settings>,
+		called: Option<&Settings>,
 	) -> Result<Caller, Failed> {
 		let [memory, directory, streams @ ..] = *rest;
 		let of = |step| move |e| (step, e);
 		// SAFETY: this is the clone, with one thread, and nothing of the program runs before this is over.
 		unsafe {
 			go_to(time, libc::CLONE_NEWTIME as u32).map_err(of(Step::Namespaces))?;
+			if called.is_some() {
+				runtime::enter(mounts).map_err(of(Step::Namespaces))?;
+			}
 			go_to(mounts, libc::CLONE_NEWNS as u32).map_err(of(Step::Namespaces))?;
 			call(Sysno::setpgid, [0, 0]).map_err(of(Step::Namespaces))?;
 			for (to, stream) in streams.into_iter().enumerate() {
 				call(Sysno::dup3, [stream as usize, to, 0]).map_err(of(Step::Streams))?;
 			}
-			let (directory, path) = kept.map_or((directory, path), |own| (own.directory, &own.path));
+			let (directory, path) = kept.or(called).map_or((directory, path), |own| (own.directory, &own.path));
 			go_to_directory(directory, path).map_err(of(Step::Directory))?;
 			let (start, arguments, variables) = take_over::map(memory).map_err(|step| (step, last()))?;
 			let variables = follow::environment(variables);
@@ -79,7 +84,7 @@ impl Caller {
 				}
 			}
 			// A program that said itself that it is ready goes on with the caller's; of others threads may be reading.
-			if is_ready_at(Some(ReadyAt::Call)) || is_ready_at(None) {
+			if [Some(ReadyAt::Call), Some(ReadyAt::Runtime), None].into_iter().any(is_ready_at) {
 				environ = self.given.variables.as_ptr().cast_mut().cast();
 			}
 		}

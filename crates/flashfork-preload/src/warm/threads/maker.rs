@@ -1,7 +1,7 @@
 //! The maker: waits for its keeper's orders, in the program's memory.
 
 use super::socket::{Heard, close_all, hear, is_answered, say};
-use super::{IN_CLONE, bound_capabilities, end, first, is_ready_at, java, python, systemv};
+use super::{IN_CLONE, bound_capabilities, end, first, is_ready_at, java, python, runtime, systemv};
 use super::{caller::Caller, listeners};
 use crate::warm::{hooks, mapped};
 use crate::{atfork, number, warm::template::CLONE};
@@ -111,7 +111,7 @@ fn let_go(line: i32) -> ! {
 	}
 }
 
-unsafe fn open(path: &core::ffi::CStr, flags: i32) -> Result<i32, Errno> {
+pub unsafe fn open(path: &core::ffi::CStr, flags: i32) -> Result<i32, Errno> {
 	// SAFETY: a string with its NUL.
 	unsafe {
 		let flags = flags | libc::O_CLOEXEC;
@@ -227,7 +227,8 @@ fn in_clone(
 	close_all(&[processes]);
 	let moments = [ReadyAt::Idle, ReadyAt::Listen, ReadyAt::Line];
 	let kept = moments.iter().any(|at| is_ready_at(Some(*at))).then(|| frozen.settings());
-	let caller = match Caller::take(mounts, time, &rest, path, kept) {
+	let called = is_ready_at(Some(ReadyAt::Runtime)).then(|| frozen.settings());
+	let caller = match Caller::take(mounts, time, &rest, path, kept, called) {
 		Ok(caller) => caller,
 		Err((step, e)) => failed(report, step, e),
 	};
@@ -236,6 +237,9 @@ fn in_clone(
 	}
 	if let Err(e) = frozen.renew(&mut report) {
 		failed(report, Step::Files, e);
+	}
+	if let Some(Err(e)) = called.map(|_| runtime::take_connection()) {
+		failed(report, Step::Streams, e);
 	}
 	if let Err((step, e)) = caller.begin(kept) {
 		failed(report, step, e);

@@ -9,6 +9,7 @@ mod java;
 mod listeners;
 mod maker;
 mod python;
+pub mod runtime;
 mod socket;
 mod systemv;
 
