@@ -12,6 +12,7 @@ const path = require('path');
 const { Readable, Writable } = require('stream');
 const threads = require('worker_threads');
 const tty = require('tty');
+const vm = require('vm');
 
 // Where a program is ready, as the shim says it.
 const [AT_CALL, AUTO] = [1, 2];
@@ -88,13 +89,36 @@ function hideFromChildren() {
 }
 
 function renewRandom(shim, word) {
+    const own = () => [shim.fill, word, new Float64Array(1024), Atomics.load, Object.defineProperty];
+    renewMath(...own());
+    // Each context has numbers of its own, which go on from a seed of the template's, also of one made in a clone.
+    const { Script, createContext, isContext, runInContext, runInNewContext } = vm;
+    const made = function (object = {}, options) {
+        const isNew = object === null || typeof object !== 'object' || !isContext(object);
+        const context = createContext(object, options);
+        // One that was given has been seen to where it comes from.
+        if (isNew && !(typeof object === 'object' && 'Math' in object)) runInContext(`(${renewMath})`, context)(...own());
+        return context;
+    };
+    const named = (options) => ({ name: options?.contextName, origin: options?.contextOrigin,
+        codeGeneration: options?.contextCodeGeneration, microtaskMode: options?.microtaskMode });
+    vm.createContext = like(createContext, made);
+    vm.runInNewContext = like(runInNewContext, function (code, object, options) {
+        return runInNewContext(code, made(object, named(options)), options);
+    });
+    const { runInNewContext: run } = Script.prototype;
+    const method = { run(object, options) { return run.call(this, made(object, named(options)), options); } };
+    Script.prototype.runInNewContext = like(run, method.run);
+}
+
+// In the context in which it is a function; by its text it comes to others, of which all but Math may be anybody's.
+function renewMath(fill, word, numbers, load, define) {
     const drawn = Math.random;
-    const numbers = new Float64Array(1024);
     let left = 0;
     let renewed = false;
     const own = () => {
         if (left === 0) {
-            shim.fill(numbers);
+            fill(numbers);
             left = numbers.length;
         }
         return numbers[--left];
@@ -103,11 +127,15 @@ function renewRandom(shim, word) {
     const random = function () {
         if (renewed) return own();
         const number = drawn();
-        if (Atomics.load(word, 0) === 0) return number;
+        if (load(word, 0) === 0) return number;
         renewed = true;
         return own();
     }.bind();
-    Math.random = Object.defineProperty(random, 'name', { value: 'random', configurable: true });
+    Math.random = define(random, 'name', { value: 'random', configurable: true });
+}
+
+function like(before, after) {
+    return Object.defineProperties(after, Object.getOwnPropertyDescriptors(before));
 }
 
 // What Node keeps of prepared bytes: OpenSSL's own generator sees by the process's number that it is in a clone.
@@ -119,7 +147,6 @@ function renewCrypto(isClone) {
         const id = drawn.apply(this, options);
         return isClone() ? randomUUID({ disableEntropyCache: true }) : id;
     };
-    const like = (before, after) => Object.defineProperties(after, Object.getOwnPropertyDescriptors(before));
     crypto.randomUUID = like(randomUUID, fresh(randomUUID));
     const web = Object.getPrototypeOf(crypto.webcrypto ?? {});
     const property = Object.getOwnPropertyDescriptor(web, 'randomUUID');
@@ -275,7 +302,6 @@ function evaluate(name, code, print) {
     }
     Object.assign(globalThis, { module, exports: module.exports, __filename: name, __dirname: '.' });
     module._compile('globalThis.require = require;', `${name}-wrapper`);
-    const vm = require('vm');
     const importModuleDynamically = vm.constants?.USE_MAIN_CONTEXT_DEFAULT_LOADER;
     let result;
     if (importModuleDynamically !== undefined || !/\bimport\b/.test(code)) {

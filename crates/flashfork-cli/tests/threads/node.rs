@@ -32,6 +32,8 @@ const GENERATORS: &str = r#"
 const crypto = require('crypto');
 const { Worker, SHARE_ENV } = require('worker_threads');
 const { randomUUID } = crypto;
+const vm = require('vm');
+const context = vm.createContext();
 const text = `
     const crypto = require('crypto');
     const { parentPort } = require('worker_threads');
@@ -40,7 +42,8 @@ const text = `
     draw();
     parentPort.on('message', () => parentPort.postMessage([...draw(), ...draw(), process.pid]));`;
 const draw = () => [Math.random(), randomUUID(), crypto.webcrypto.randomUUID(), crypto.randomInt(2 ** 48 - 1),
-    crypto.randomBytes(8).toString('hex')];
+    crypto.randomBytes(8).toString('hex'), vm.runInContext('Math.random()', context), vm.runInNewContext('Math.random()'),
+    new vm.Script('Math.random()').runInNewContext({ Object: null })];
 const worker = (options) => new Worker(text, { eval: true, ...options });
 const ask = (who) => new Promise((done) => { who.once('message', done); who.postMessage(0); });
 const integer = () => new Promise((done) => crypto.randomInt(0, 2 ** 48 - 1, (_, number) => done(number)));
@@ -80,7 +83,7 @@ fn no_value_of_nodes_generators_comes_twice_in_clones_and_their_template() {
 		assert_eq!((stderr(&clone), clone.status.code()), ("", Some(0)));
 		let lines: Vec<_> = stdout(&clone).lines().collect();
 		let (numbers, values) = lines.split_last().unwrap();
-		assert_eq!(values.len(), 6 + 2 * (6 * 10 + 6));
+		assert_eq!(values.len(), 9 + 2 * (6 * 10 + 9));
 		for value in values {
 			assert!(seen.insert((*value).to_owned()), "{value} twice");
 		}
@@ -134,6 +137,12 @@ fn nodes_functions_look_as_they_did_and_its_children_know_nothing() {
         console.log(JSON.stringify([about(Math.random), Math.random.toString(), about(crypto.randomUUID),
             about(crypto.randomInt), Object.keys(process).includes('pid'), typeof process.pid,
             process.env.NODE_OPTIONS, process.execArgv, execFileSync(process.execPath, ['-e', ask]).toString()]));
+        const vm = require('vm');
+        console.log([vm.createContext, vm.runInNewContext, vm.Script.prototype.runInNewContext].map(about));
+        console.log(vm.runInNewContext('this.b = a + 1; [Math.random.name, typeof b]', { a: 1 }));
+        try { vm.runInNewContext('1', null) } catch (e) { console.log(e.code) }
+        console.log(vm.runInNewContext('Math.random()', { Math: { random: () => 'own' } }), vm.runInNewContext('a', { a: 3 }, 'f.js'));
+        try { vm.runInNewContext('eval(1)', {}, { contextCodeGeneration: { strings: false } }) } catch (e) { console.log(e.name) }
         try { crypto.randomUUID(1) } catch (e) { console.log(e.code) }
         try { crypto.randomInt(3, 2) } catch (e) { console.log(e.code) }
         try { crypto.webcrypto.randomUUID.call({}) } catch (e) { console.log(e.code) }
