@@ -66,8 +66,8 @@ fn begin(pid: i32, user: Option<[u32; 2]>) -> Result<()> {
 	std::fs::write("/proc/sys/kernel/ns_last_pid", pid.to_string())
 }
 
-/// The init of a clone's namespace: waits for what comes to it, and ends when the leash is gone and it is alone. With it
-/// all processes of the namespace end: of a call it doesn't wait for them.
+/// The init of a clone's namespace: waits for what comes to it, and ends when the leash is gone and it is alone. Of a
+/// call it doesn't wait for others: with it all processes of its namespace end.
 fn run(leash: &OwnedFd, call: bool) -> ! {
 	process::set_name(c"flashfork-init");
 	let leash = process::keep_only(leash.as_fd());

@@ -55,6 +55,6 @@ impl Bodies {
 }
 
 /// Whether a body is larger than it may be.
-pub fn is_too_large(error: &axum::Error) -> bool {
+fn is_too_large(error: &axum::Error) -> bool {
 	std::error::Error::source(error).is_some_and(|why| why.is::<http_body_util::LengthLimitError>())
 }

@@ -37,18 +37,23 @@ pub struct Endpoint {
 	certificate_key: Option<PathBuf>,
 }
 
-/// Deploy a function: a directory or a zip file with Python code
+/// Deploy a function: a directory or a zip file with code in Python or JavaScript
 #[derive(clap::Args)]
-#[command(after_help = "Example: flashfork deploy hello/ --handler app.handler --env STAGE=test --secret TOKEN=abc")]
+#[command(
+	after_help = "Examples:\n  flashfork deploy hello/ --handler app.handler --env STAGE=test --secret TOKEN=abc\n  flashfork deploy site/ --runtime nodejs --handler index.handler"
+)]
 pub struct DeployArgs {
 	/// Directory, or zip file
 	path: PathBuf,
 	/// Its name; that of the directory or file unless given
 	#[arg(long)]
 	name: Option<String>,
-	/// Module and function that calls go to
-	#[arg(long, value_name = "MODULE.FUNCTION", default_value = "lambda_function.lambda_handler")]
-	handler: String,
+	/// What it runs in, python or nodejs; by the file of its handler unless given
+	#[arg(long, value_name = "NAME")]
+	runtime: Option<String>,
+	/// Module and function that calls go to [default: lambda_function.lambda_handler; Node's: index.handler]
+	#[arg(long, value_name = "MODULE.FUNCTION")]
+	handler: Option<String>,
 	/// Seconds that a call may take
 	#[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=900))]
 	timeout: u64,
@@ -188,7 +193,7 @@ impl DeployArgs {
 		let variables: Option<BTreeMap<_, _>> = self.env.iter().map(|text| text.split_once('=')).collect();
 		let variables = variables.ok_or_else(|| CliError::Unable("--env takes NAME=VALUE".into()))?;
 		let asked = json!({
-			"FunctionName": name, "Handler": self.handler, "Timeout": self.timeout, "MemorySize": self.memory, "Reuse": self.reuse,
+			"FunctionName": name, "Runtime": self.runtime, "Handler": self.handler.as_deref().unwrap_or_default(), "Timeout": self.timeout, "MemorySize": self.memory, "Reuse": self.reuse,
 			"Environment": { "Variables": variables }, "Secrets": secrets, "Code": { "ZipFile": BASE64.encode(package) },
 		});
 		self.endpoint.ask(Request::post(FUNCTIONS), asked.to_string())?;

@@ -15,6 +15,7 @@ mod metrics;
 mod operations;
 mod parked;
 mod pool;
+mod programs;
 mod runtime;
 mod serve;
 mod store;

@@ -6,6 +6,7 @@ use crate::instance::{Instance, TIMED_OUT, pair};
 use crate::locked;
 use crate::metrics::{End, Metrics};
 use crate::parked::Parked;
+use crate::programs::Programs;
 use crate::runtime::{Answer, Call};
 use crate::store::Config;
 use crate::warden::{self, NAME, Order, Told};
@@ -35,7 +36,7 @@ const MOST_PROCESSES: u64 = 256;
 /// What all functions share.
 pub struct Pool {
 	pub state: PathBuf,
-	pub python: PathBuf,
+	pub programs: Programs,
 	pub shim: PathBuf,
 	/// Calls that may run at a time.
 	pub slots: Arc<Semaphore>,
@@ -114,7 +115,7 @@ impl Function {
 			state: pool.state.clone(),
 			names: names.path().to_owned(),
 			code: config.code(&pool.state),
-			python: pool.python.clone(),
+			program: pool.programs.of(&config)?,
 			shim: pool.shim.clone(),
 			config,
 		};

@@ -1,11 +1,13 @@
 //! Lambda's Runtime API, as a clone has it, on a connection that is its own.
 
-use crate::bodies::{MOST, is_too_large};
+use crate::bodies::MOST;
 use crate::locked;
 use axum::Json;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
+use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -93,14 +95,18 @@ async fn respond(request: Request<Body>, line: &Line) -> Response {
 			if let Some(refused) = stale(line, id, &parts.headers) {
 				return refused;
 			}
-			let failed = *what == "error" || parts.headers.contains_key("lambda-runtime-function-error-type");
-			let answer = match to_bytes(body, MOST).await {
-				Ok(bytes) if failed => Answer::Failed(bytes),
-				Ok(bytes) => Answer::Done(bytes),
-				Err(e) if is_too_large(&e) => Answer::TooLarge,
+			let all = match Limited::new(body, MOST).collect().await {
+				Ok(all) => all,
+				Err(e) if e.is::<LengthLimitError>() => return accept(line, Answer::TooLarge),
 				Err(_) => return refuse(StatusCode::BAD_REQUEST, "InvalidRequest", "the answer breaks off"),
 			};
-			accept(line, answer)
+			let streamed = all.trailers().and_then(|trailers| trailers.get("lambda-runtime-function-error-body"));
+			let error = streamed.and_then(|body| BASE64.decode(body).ok());
+			let failed = [Some(&parts.headers), all.trailers()];
+			let failed = failed.into_iter().flatten().any(|all| all.contains_key("lambda-runtime-function-error-type"));
+			// Of a stream the error comes behind what was written of the answer.
+			let bytes = error.map_or_else(|| all.to_bytes(), Bytes::from);
+			accept(line, if failed || *what == "error" { Answer::Failed(bytes) } else { Answer::Done(bytes) })
 		}
 		(&Method::POST, ["init", "error"]) => match to_bytes(body, MOST).await {
 			Ok(bytes) => accept(line, Answer::Failed(bytes)),

@@ -5,6 +5,7 @@ use crate::events::Events;
 use crate::front::{self, Server};
 use crate::keys::Keys;
 use crate::pool::Pool;
+use crate::programs::Programs;
 use crate::store::Store;
 use crate::{listen, log, operations, systemd, tls, warden};
 use flashfork_terminal::{CliError, output, places};
@@ -30,11 +31,12 @@ const MOST_OPERATORS: usize = 64;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  flashfork serve --python venv/bin/python
+  flashfork serve --python venv/bin/python --node-modules functions/node_modules
   flashfork serve --listen 127.0.0.1:8080 --state functions
   flashfork serve --listen 0.0.0.0:9001 --keys keys.toml --tls-certificate server.pem --tls-key server.key
 
-The Python needs AWS's runtime client (pip install awslambdaric). Started by root it becomes another user first (--user).")]
+Python needs AWS's runtime client (pip install awslambdaric), and so does Node (npm install --prefix functions \
+aws-lambda-ric); each is looked for when a function needs it. Started by root it becomes another user first (--user).")]
 pub struct ServeArgs {
 	/// Address to listen on; any but a loopback address takes --keys and TLS
 	#[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9001")]
@@ -42,6 +44,12 @@ pub struct ServeArgs {
 	/// Python that functions run in
 	#[arg(long, value_name = "PATH", default_value = "python3")]
 	python: PathBuf,
+	/// Node that functions run in
+	#[arg(long, value_name = "PATH", default_value = "node")]
+	node: PathBuf,
+	/// Directory node_modules in which Node's functions find AWS's runtime client (aws-lambda-ric), not in /tmp
+	#[arg(long, value_name = "DIR")]
+	node_modules: Option<PathBuf>,
 	/// File of keys with which requests are to be signed, of mode 600 (docs/SERVE.md); without it all users of this
 	/// machine may ask
 	#[arg(long, value_name = "FILE")]
@@ -87,11 +95,6 @@ impl ServeArgs {
 			let why = "is no loopback address: give --keys, --tls-certificate and --tls-key";
 			return Err(unable(format!("{} {why}", self.listen)));
 		}
-		let paths = std::env::var_os("PATH").unwrap_or_default();
-		let python = flashfork_templates::find(self.python.as_os_str(), &paths);
-		let python = python.map_err(|e| unable(format!("{e}: give --python")))?;
-		// Its links stay, for an environment of Python is known by its own.
-		let python = std::path::absolute(&python).map_err(CliError::file("find", &python))?;
 		let shim = places::shim()?;
 		let state = self.state()?;
 		let keys = self.keys.as_ref().map(|path| Keys::read(path, &closed::read(path, &state)?)).transpose()?;
@@ -118,7 +121,7 @@ impl ServeArgs {
 		let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
 		let runtime = runtime.map_err(CliError::file("start", "the server"))?;
 		log::begin(self.log, runtime.handle()).map_err(unable)?;
-		runtime.block_on(self.serve(python, shim, state, secure))
+		runtime.block_on(self.serve(shim, state, secure))
 	}
 
 	fn state(&self) -> Result<PathBuf, CliError> {
@@ -129,7 +132,6 @@ impl ServeArgs {
 
 	async fn serve(
 		&self,
-		python: PathBuf,
 		shim: PathBuf,
 		state: PathBuf,
 		(keys, tls): (Option<Keys>, Option<TlsAcceptor>),
@@ -155,7 +157,11 @@ impl ServeArgs {
 		let address = listener.local_addr().map_err(CliError::file("find", "its address"))?;
 		let pool = Pool {
 			state: state.clone(),
-			python,
+			programs: Programs {
+				python: self.python.clone(),
+				node: self.node.clone(),
+				modules: self.node_modules.clone(),
+			},
 			shim,
 			slots: Arc::new(Semaphore::new(self.concurrency as usize)),
 			concurrency: self.concurrency as usize,

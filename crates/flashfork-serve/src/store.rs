@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Most bytes of a function's files, unpacked, and most files: those of AWS, and enough.
 const MOST_BYTES: u64 = 250 << 20;
@@ -19,7 +19,11 @@ const MOST_FILES: usize = 30_000;
 #[serde(rename_all = "PascalCase")]
 pub struct Config {
 	pub function_name: String,
-	#[serde(default = "handler")]
+	/// Python's or Node's, whichever version: functions run in the server's. None in what older servers have written,
+	/// which is Python's.
+	#[serde(default)]
+	pub runtime: Option<String>,
+	#[serde(default)]
 	pub handler: String,
 	/// Seconds that a call may take.
 	#[serde(default = "timeout")]
@@ -51,9 +55,6 @@ pub struct Environment {
 	pub variables: BTreeMap<String, String>,
 }
 
-fn handler() -> String {
-	"lambda_function.lambda_handler".into()
-}
 fn timeout() -> u64 {
 	3
 }
@@ -80,6 +81,29 @@ impl Config {
 		state.join("code").join(self.full_name()).join(&self.revision_id)
 	}
 
+	pub fn is_node(&self) -> bool {
+		self.runtime.as_ref().is_some_and(|name| name.starts_with("nodejs"))
+	}
+
+	/// Says what the request left open, by the files of the package.
+	fn complete(&mut self, code: &Path) {
+		const PYTHON: &str = "lambda_function.lambda_handler";
+		const NODE: &str = "index.handler";
+		let has = |handler: &str, extensions: &[&str]| {
+			let (folder, name) = handler.rsplit_once('/').unwrap_or(("", handler));
+			let module = Path::new(folder).join(name.split('.').next().unwrap_or_default());
+			// Nothing is looked for elsewhere.
+			let plain = module.components().all(|part| matches!(part, Component::Normal(_)));
+			plain && extensions.iter().any(|extension| code.join(&module).with_extension(extension).is_file())
+		};
+		let either = |default| if self.handler.is_empty() { default } else { &*self.handler };
+		let node = has(either(NODE), &["js", "mjs", "cjs"]) && !has(either(PYTHON), &["py"]);
+		self.runtime.get_or_insert_with(|| if node { "nodejs" } else { "python" }.into());
+		if self.handler.is_empty() {
+			self.handler = if self.is_node() { NODE } else { PYTHON }.into();
+		}
+	}
+
 	/// Its name among those of all owners.
 	pub fn full_name(&self) -> String {
 		format!("{}:{}", self.owner, self.function_name)
@@ -99,6 +123,11 @@ impl Config {
 		}
 		if self.handler.starts_with('-') || self.handler.contains('\0') || self.handler.len() > 256 {
 			return Err(ApiError::invalid("Handler is MODULE.FUNCTION"));
+		}
+		if !self.runtime.iter().all(|name| name.starts_with("python") || name.starts_with("nodejs")) {
+			return Err(ApiError::invalid(
+				"Runtime is python or nodejs, with any version: functions run in the server's",
+			));
 		}
 		let all = || self.environment.variables.iter().chain(&self.secrets);
 		let plain = |name: &str| {
@@ -150,6 +179,7 @@ impl Store {
 		let code = config.code(&self.0);
 		fs::create_dir_all(&code)?;
 		unpack(package, &code).inspect_err(|_| drop(fs::remove_dir_all(&code)))?;
+		config.complete(&code);
 		Ok(config)
 	}
 

@@ -4,8 +4,9 @@
 //! inner one is the first process of the template's namespace, and ends with the outer one, and all that runs there
 //! with it.
 
+use crate::programs::Program;
 use crate::store::Config;
-use flashfork_templates::{Directory, Ready, Template};
+use flashfork_templates::{Directory, Moment, Ready, Template};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount};
@@ -25,7 +26,7 @@ pub struct Order {
 	/// Where the template has its name, which is [`NAME`].
 	pub names: PathBuf,
 	pub code: PathBuf,
-	pub python: PathBuf,
+	pub program: Program,
 	pub shim: PathBuf,
 	pub config: Config,
 }
@@ -135,20 +136,36 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 	let names = Directory::open(&order.names).map_err(Error::other)?;
 	std::env::set_current_dir(task_root(&order.state))?;
 	let errors = std::io::stderr();
-	let facts = Template::warm(&names, NAME.parse().map_err(Error::other)?, &order.python, &order.shim)
-		.args(["-m", "awslambdaric", &order.config.handler])
+	let program = &order.program;
+	let mut warm = Template::warm(&names, NAME.parse().map_err(Error::other)?, &program.path, &order.shim)
+		.args(&program.arguments)
 		.envs(environment(&order.state, &order.config))
-		.env("PYTHONDONTWRITEBYTECODE", "1")
-		.ready(Ready::Runtime)
+		.envs(program.variables.iter().map(|(name, value)| (name, value)))
+		.ready(Ready::Runtime);
+	if program.threads {
+		warm = warm.threads(Moment::Itself);
+	}
+	let facts = warm
 		.output(Stdio::from(rustix::io::dup(&errors)?), Stdio::from(rustix::io::dup(&errors)?))
 		.start()
 		.and_then(flashfork_templates::Warming::wait)
 		.map_err(Error::other)?;
 	// No call is to find it.
 	unmount(&order.names, UnmountFlags::DETACH)?;
-	let status = std::fs::read_to_string(format!("/proc/{}/status", facts.pid))?;
-	let data = status.lines().find_map(|line| line.strip_prefix("VmData:")?.split_whitespace().next()?.parse().ok());
-	Ok((data.unwrap_or_default(), facts.pid))
+	// With threads the template is another process than those that it stands for; no other here has as much.
+	let all = if program.threads { processes()? } else { vec![facts.pid] };
+	Ok((all.into_iter().filter_map(data_of).max().unwrap_or_default(), facts.pid))
+}
+
+/// All that can be seen.
+fn processes() -> Result<Vec<i32>> {
+	Ok(std::fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// How many kilobytes a process has as its data.
+fn data_of(pid: i32) -> Option<u64> {
+	let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+	status.lines().find_map(|line| line.strip_prefix("VmData:")?.split_whitespace().next()?.parse().ok())
 }
 
 /// Leaves nothing that can be written to, and hides what is the server's.

@@ -1,5 +1,6 @@
 //! A server with functions, and requests as they are on the wire.
 
+use rustix::process::Pid;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -30,19 +31,22 @@ READER = { secret = "secret-of-the-reader-of-one", owner = "one", may = ["read"]
 pub const SERVE: &str = env!("CARGO_BIN_EXE_flashfork-serve");
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Debian's Python with awslambdaric, boto3 and numpy. The shim is built by then.
+/// Debian's Python with awslambdaric, boto3 and numpy. The shim and the keeper are built by then.
 pub static PYTHON: LazyLock<String> = LazyLock::new(|| {
 	let mut build = Command::new(option_env!("CARGO").unwrap_or("cargo"));
-	build.args(["build", "--locked", "--quiet", "-p", "flashfork-preload", "--target-dir"]);
+	build.args(["build", "--locked", "--quiet", "-p", "flashfork-preload", "-p", "flashfork-keeper", "--target-dir"]);
 	build.arg(Path::new(SERVE).parent().unwrap().parent().unwrap());
 	build.args((!cfg!(debug_assertions)).then_some("--release"));
 	assert!(build.status().unwrap().success());
-	let checkout = Path::new(HERE).join("../..").canonicalize().unwrap();
-	let mut make = Command::new(checkout.join("scripts/python-libraries"));
+	let mut make = Command::new(checkout().join("scripts/python-libraries"));
 	let made = make.arg("lambda").stderr(Stdio::inherit()).output().unwrap();
 	assert!(made.status.success());
-	checkout.join(String::from_utf8(made.stdout).unwrap().trim()).to_str().unwrap().to_owned()
+	checkout().join(String::from_utf8(made.stdout).unwrap().trim()).to_str().unwrap().to_owned()
 });
+
+pub fn checkout() -> PathBuf {
+	Path::new(HERE).join("../..").canonicalize().unwrap()
+}
 
 /// A server, killed at the end of its test.
 pub struct Server {
@@ -242,11 +246,18 @@ pub fn until(what: &str, so: impl Fn() -> bool) {
 
 /// Whether a process has this word in its environment or command line.
 pub fn runs(word: &str) -> bool {
-	let processes = fs::read_dir("/proc").unwrap().flatten();
-	processes.filter(|entry| entry.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit())).any(|entry| {
+	!processes(word).is_empty()
+}
+
+/// All that have.
+pub fn processes(word: &str) -> Vec<Pid> {
+	let all = fs::read_dir("/proc").unwrap().flatten();
+	let all = all.filter_map(|entry| Some((entry.path(), Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?)));
+	let has = |path: &Path| {
 		["environ", "cmdline"].iter().any(|file| {
-			let text = fs::read(entry.path().join(file)).unwrap_or_default();
+			let text = fs::read(path.join(file)).unwrap_or_default();
 			text.windows(word.len()).any(|window| window == word.as_bytes())
 		})
-	})
+	};
+	all.filter(|(path, _)| has(path)).map(|(_, pid)| pid).collect()
 }

@@ -1,8 +1,7 @@
 //! The AWS SDK for JavaScript, unmodified, in front of functions in Python.
 
-use crate::common::{PYTHON, Server, until};
+use crate::common::{PYTHON, Server, checkout, until};
 use serde_json::{Value, json};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 const FUNCTIONS: &str = "
@@ -68,11 +67,10 @@ fn the_sdk_for_javascript_is_served() {
 	std::fs::write(&code, FUNCTIONS).unwrap();
 	let packed = Command::new(&*PYTHON).args(["-m", "zipfile", "-c"]).args([&package, &code]).status().unwrap();
 	assert!(packed.success());
-	let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-	let mut make = Command::new(checkout.join("scripts/node-libraries"));
+	let mut make = Command::new(checkout().join("scripts/node-libraries"));
 	let made = make.stderr(Stdio::inherit()).output().unwrap();
 	assert!(made.status.success(), "the SDK is not there: scripts/node-libraries");
-	let modules = checkout.join(String::from_utf8(made.stdout).unwrap().trim());
+	let modules = checkout().join(String::from_utf8(made.stdout).unwrap().trim());
 	let mut node = Command::new("node");
 	node.args(["-e", PROGRAM, &format!("http://{}", server.address)]).arg(&package).env("NODE_PATH", modules);
 	node.envs([("AWS_REGION", "local"), ("AWS_ACCESS_KEY_ID", "any"), ("AWS_SECRET_ACCESS_KEY", "any")]);

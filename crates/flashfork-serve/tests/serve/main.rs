@@ -6,6 +6,7 @@ mod common;
 mod events;
 mod javascript;
 mod keys;
+mod node;
 mod operations;
 mod signatures;
 #[cfg(feature = "otlp")]

@@ -21,8 +21,8 @@ type Failed = (Step, Errno);
 
 impl Caller {
 	/// Goes to the clone's namespaces, directory and standard streams, and maps what is given. Where the program knows
-	/// nothing of clones directory and umask are `kept`, as it left them. Where it was `called` as a function, by somebody
-	/// elsewhere, the directory is the program's, too, and it has more namespaces.
+	/// nothing of clones directory and umask are `kept`, as it left them. Where it was `called` as a function, by
+	/// somebody elsewhere, the directory is the program's, too, and it has more namespaces.
 	pub fn take(
 		mounts: c_int,
 		time: c_int,

@@ -1,0 +1,57 @@
+//! The programs in which functions run.
+
+use crate::error::{ApiError, Result};
+use crate::store::Config;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Where they are, as the server was told. They are looked for when a function needs one.
+pub struct Programs {
+	pub python: PathBuf,
+	pub node: PathBuf,
+	/// A directory `node_modules` with AWS's runtime client.
+	pub modules: Option<PathBuf>,
+}
+
+/// What is warmed for a function.
+#[derive(Serialize, Deserialize)]
+pub struct Program {
+	pub path: PathBuf,
+	pub arguments: Vec<OsString>,
+	/// Variables of the warm-up alone.
+	pub variables: Vec<(String, String)>,
+	/// Whether it has threads, which its clones must have, too.
+	pub threads: bool,
+}
+
+impl Programs {
+	/// The one of this function.
+	pub fn of(&self, config: &Config) -> Result<Program> {
+		let handler = OsString::from(&config.handler);
+		if !config.is_node() {
+			let arguments = vec!["-m".into(), "awslambdaric".into(), handler];
+			let variables = vec![("PYTHONDONTWRITEBYTECODE".into(), "1".into())];
+			return Ok(Program { path: found(&self.python, "--python")?, arguments, variables, threads: false });
+		}
+		let path = found(&self.node, "--node")?;
+		let cure = "install it (npm install aws-lambda-ric) and start the server with --node-modules DIR/node_modules";
+		let Some(modules) = &self.modules else {
+			return Err(ApiError::invalid(format!("there is no runtime client of AWS's for Node: {cure}")));
+		};
+		let client = modules.join(".bin/aws-lambda-ric");
+		let client =
+			client.canonicalize().map_err(|e| ApiError::invalid(format!("{}: {e}; {cure}", client.display())))?;
+		// As AWS does it: what can't be had is collected before.
+		let heap = format!("--max-old-space-size={}", config.memory_size * 9 / 10);
+		Ok(Program { path, arguments: vec![heap.into(), client.into(), handler], variables: Vec::new(), threads: true })
+	}
+}
+
+fn found(program: &Path, option: &str) -> Result<PathBuf> {
+	let paths = std::env::var_os("PATH").unwrap_or_default();
+	let path = flashfork_templates::find(program.as_os_str(), &paths);
+	let path = path.map_err(|e| ApiError::invalid(format!("{e}: start the server with {option}")))?;
+	// Its links stay, for an environment of Python is known by its own.
+	Ok(std::path::absolute(path)?)
+}
