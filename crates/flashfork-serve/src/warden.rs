@@ -9,7 +9,9 @@ use crate::store::Config;
 use flashfork_templates::{Directory, Moment, Ready, Template};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount};
+use rustix::mount::{
+	MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount,
+};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, set_parent_process_death_signal, wait};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -150,6 +152,9 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 		.start()
 		.and_then(flashfork_templates::Warming::wait)
 		.map_err(Error::other)?;
+	for place in own_places().into_iter().filter(|place| place.is_dir()) {
+		close(&place)?;
+	}
 	// No call is to find it.
 	unmount(&order.names, UnmountFlags::DETACH)?;
 	// With threads the template is another process than those that it stands for; no other here has as much.
@@ -187,13 +192,26 @@ fn see_little(order: &Order) -> Result<()> {
 	attributes(Path::new("/"), libc::AT_RECURSIVE, [libc::MOUNT_ATTR_RDONLY, 0])?;
 	// The template's socket is made there.
 	attributes(&order.names, 0, [0, libc::MOUNT_ATTR_RDONLY])?;
-	let runtime = format!("/run/user/{}", rustix::process::geteuid().as_raw());
-	for place in ["/tmp", "/dev/shm", &runtime].map(Path::new) {
-		if place.is_dir() {
-			tmpfs(place)?;
-		}
+	for place in own_places().into_iter().filter(|place| place.is_dir()) {
+		tmpfs(&place)?;
 	}
 	Ok(mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?)
+}
+
+/// Where the template may write, and each call has something else, or may not.
+fn own_places() -> [PathBuf; 3] {
+	["/tmp".into(), "/dev/shm".into(), format!("/run/user/{}", rustix::process::geteuid().as_raw()).into()]
+}
+
+/// Has nobody write any more to what is mounted there: calls would meet there.
+fn close(place: &Path) -> Result<()> {
+	match mount_remount(place, MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV, c"") {
+		Err(rustix::io::Errno::BUSY) => Err(Error::other(format!(
+			"it keeps a file open in {} to write to, which all calls would share: open it in the handler",
+			place.display()
+		))),
+		done => Ok(done?),
+	}
 }
 
 /// Sets and clears attributes of what is mounted there.
