@@ -37,12 +37,12 @@ impl Programs {
 		let path = found(&self.node, "--node")?;
 		let cure = "install it (npm install aws-lambda-ric) and start the server with --node-modules DIR/node_modules";
 		let Some(modules) = &self.modules else {
-			return Err(ApiError::invalid(format!("there is no runtime client of AWS's for Node: {cure}")));
+			return Err(ApiError::not_ready(format!("there is no runtime client of AWS's for Node: {cure}")));
 		};
 		let client = modules.join(".bin/aws-lambda-ric");
 		let client =
-			client.canonicalize().map_err(|e| ApiError::invalid(format!("{}: {e}; {cure}", client.display())))?;
-		// As AWS does it: what can't be had is collected before.
+			client.canonicalize().map_err(|e| ApiError::not_ready(format!("{}: {e}; {cure}", client.display())))?;
+		// As AWS has it: what is garbage is collected before memory is short.
 		let heap = format!("--max-old-space-size={}", config.memory_size * 9 / 10);
 		Ok(Program { path, arguments: vec![heap.into(), client.into(), handler], variables: Vec::new(), threads: true })
 	}
@@ -51,7 +51,7 @@ impl Programs {
 fn found(program: &Path, option: &str) -> Result<PathBuf> {
 	let paths = std::env::var_os("PATH").unwrap_or_default();
 	let path = flashfork_templates::find(program.as_os_str(), &paths);
-	let path = path.map_err(|e| ApiError::invalid(format!("{e}: start the server with {option}")))?;
+	let path = path.map_err(|e| ApiError::not_ready(format!("{e}: start the server with {option}")))?;
 	// Its links stay, for an environment of Python is known by its own.
 	Ok(std::path::absolute(path)?)
 }

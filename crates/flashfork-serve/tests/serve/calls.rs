@@ -101,6 +101,26 @@ fn code_that_can_not_be_imported_fails_each_call() {
 }
 
 #[test]
+fn a_file_that_all_calls_would_share_is_refused() {
+	let server = Server::start("shared", &[]);
+	let code = tempfile::tempdir().unwrap();
+	let deploy = |text: &str| {
+		std::fs::write(code.path().join("lambda_function.py"), text).unwrap();
+		server.command(&["deploy", code.path().to_str().unwrap(), "--name", "f"])
+	};
+	for open in ["open('/tmp/log', 'a')", "__import__('tempfile').TemporaryFile()"] {
+		let done = deploy(&format!("log = {open}"));
+		let why = String::from_utf8_lossy(&done.stderr);
+		assert!(!done.status.success() && why.contains("open it in the handler"), "{why}");
+	}
+	let done = deploy("open('/tmp/log', 'a').close()\ndef lambda_handler(event, context): open('/tmp/log', 'x')");
+	assert!(done.status.success(), "{done:?}");
+	for _ in 0..2 {
+		assert_eq!(server.call("f", &json!({})), (json!(null), false));
+	}
+}
+
+#[test]
 fn what_a_call_has_started_ends_with_it() {
 	let server = Server::start("forks", &[]);
 	server.deploy("f", &["--timeout", "3"]);
