@@ -17,7 +17,7 @@ pub struct OtherArgs {
 }
 
 /// The commands; all but the first are one program's.
-pub const OTHERS: [&str; 7] = ["bench", "serve", "deploy", "invoke", "logs", "functions", "undeploy"];
+pub const OTHERS: [&str; 8] = ["bench", "serve", "deploy", "invoke", "logs", "functions", "undeploy", "cluster"];
 
 /// Which program a command line is for, without the command's own name: `bench …` and `help bench …`. None: this one.
 fn program(line: &[OsString]) -> Option<fn() -> Result<PathBuf, CliError>> {

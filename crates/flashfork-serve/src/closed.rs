@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Reads one that nobody else can read. Functions run as the server's user, and see all but its directory: there it has
-/// to be, unless root starts the server, which becomes another user afterwards.
-pub fn read(path: &Path, state: &Path) -> Result<Vec<u8>, CliError> {
+/// to be, unless root starts the server, which becomes another user afterwards. Who runs no functions has no `state`.
+pub fn read(path: &Path, state: Option<&Path>) -> Result<Vec<u8>, CliError> {
 	let bad = |why: String| Err(CliError::Unable(format!("{} {why}", path.display())));
 	let mut file = File::open(path).map_err(CliError::file("open", path))?;
 	let facts = file.metadata().map_err(CliError::file("read", path))?;
@@ -22,8 +22,11 @@ pub fn read(path: &Path, state: &Path) -> Result<Vec<u8>, CliError> {
 	}
 	let place = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
 	let place = place.map_err(CliError::file("find", path))?;
-	let hidden = state.canonicalize().is_ok_and(|state| place.starts_with(state)) && facts.nlink() == 1;
-	if !geteuid().is_root() && !hidden {
+	let hidden = |state: &Path| state.canonicalize().is_ok_and(|state| place.starts_with(state)) && facts.nlink() == 1;
+	if let Some(state) = state
+		&& !geteuid().is_root()
+		&& !hidden(state)
+	{
 		let state = state.display();
 		return bad(format!(
 			"may be read by functions: move it to {state}, without links, or start the server as root"

@@ -21,6 +21,16 @@ pub type Result<T> = std::result::Result<T, ApiError>;
 macro_rules! errors {
     ($($name:ident: $status:ident, $kind:literal;)*) => {
         impl ApiError {
+            /// One that another node has told of.
+            pub fn told(status: u16, kind: &str, why: String) -> ApiError {
+                let known = [$((StatusCode::$status, $kind)),*];
+                let (status, kind) = known
+                    .into_iter()
+                    .find(|one| (one.0.as_u16(), one.1) == (status, kind))
+                    .unwrap_or((StatusCode::INTERNAL_SERVER_ERROR, "ServiceException"));
+                ApiError { status, kind, why }
+            }
+
             $(#[doc = concat!("`", $kind, "`.")]
             pub fn $name(why: impl Display) -> ApiError {
                 ApiError { status: StatusCode::$status, kind: $kind, why: why.to_string() }
@@ -36,12 +46,22 @@ errors! {
 	unsigned: FORBIDDEN, "MissingAuthenticationTokenException";
 	unknown_key: FORBIDDEN, "UnrecognizedClientException";
 	signature: FORBIDDEN, "InvalidSignatureException";
+	conflict: CONFLICT, "ResourceConflictException";
 	not_found: NOT_FOUND, "ResourceNotFoundException";
 	slow: REQUEST_TIMEOUT, "RequestTimeoutException";
 	too_large: PAYLOAD_TOO_LARGE, "RequestTooLargeException";
 	too_many: TOO_MANY_REQUESTS, "TooManyRequestsException";
 	service: INTERNAL_SERVER_ERROR, "ServiceException";
+	unavailable: SERVICE_UNAVAILABLE, "ServiceException";
+	lost: GATEWAY_TIMEOUT, "ServiceException";
 	not_ready: BAD_GATEWAY, "ResourceNotReadyException";
+}
+
+impl ApiError {
+	/// There is no function of this name.
+	pub fn no_function(name: &str) -> ApiError {
+		ApiError::not_found(format!("Function not found: {name}"))
+	}
 }
 
 impl From<std::io::Error> for ApiError {

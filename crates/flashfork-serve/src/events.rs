@@ -17,6 +17,9 @@ use std::sync::Mutex;
 const MOST_WAITING: usize = 10_000;
 const MOST_RESULTS: usize = 10_000;
 const MOST_BYTES: usize = 128 << 20;
+/// How often an event is tried.
+pub const ATTEMPTS: u32 = 3;
+
 /// An event, as it was accepted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Event {
@@ -122,6 +125,11 @@ impl Events {
 		let waiting = known.waiting.values().cloned().collect();
 		let (file, begun_with) = begin(&path, &known).map_err(std::io::Error::other)?;
 		Ok((Events { path, inner: Mutex::new(Inner { known, file, begun_with }) }, waiting))
+	}
+
+	/// Whether there are any without a result.
+	pub fn any_waits(&self) -> bool {
+		self.waiting() > 0
 	}
 
 	/// Returns when it is on disk.

@@ -1,10 +1,11 @@
 //! What clients speak: AWS Lambda's Invoke API, as much of its other API as deploying takes, and functions' logs.
 
 use crate::bodies::{Bodies, MOST, MOST_EVENT, MOST_PACKAGE};
+use crate::cluster::{Call, Cluster, Start};
 use crate::error::{ApiError, Result};
-use crate::events::{Ended, Event, Events};
+use crate::events::{ATTEMPTS, Ended, Event, Events};
 use crate::keys::{Keys, Right};
-use crate::pool::{Function, Outcome, Pool, uuid};
+use crate::pool::{Function, Functions, Outcome, Pool, uuid};
 use crate::store::{self, Config, Store};
 use crate::{listen, locked};
 use axum::body::{Body, Bytes};
@@ -15,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
+use flashfork_terminal::CliError;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -29,8 +31,6 @@ use tracing::{Instrument, debug_span, error};
 
 /// Most connections at a time.
 const MOST_CONNECTIONS: usize = 1024;
-/// How often an event is tried.
-const ATTEMPTS: u32 = 3;
 
 /// All that requests are about.
 pub struct Server {
@@ -42,12 +42,13 @@ pub struct Server {
 	/// Without them who is on this machine may ask, as one owner.
 	keys: Option<Keys>,
 	bodies: Bodies,
-	/// By their full names.
-	functions: Mutex<BTreeMap<String, Arc<Function>>>,
+	functions: Functions,
 	/// One at a time: packages are large.
-	deploys: AsyncMutex<()>,
+	deploys: Arc<AsyncMutex<()>>,
 	/// How many functions of before are being warmed.
 	pub warming: AtomicUsize,
+	/// Of a node: then functions and events are the cluster's.
+	pub cluster: Option<Arc<Cluster>>,
 }
 
 type Shared = Arc<Server>;
@@ -67,20 +68,34 @@ impl Server {
 			store.tidy(&config.full_name(), &[&config]);
 			functions.insert(config.full_name(), Arc::new(Function::new(config)));
 		}
-		let warming = AtomicUsize::new(functions.len());
-		let (functions, bodies, deploys) = (Mutex::new(functions), Bodies::default(), AsyncMutex::default());
-		Ok(Server { pool, store, events, retry, keys, bodies, functions, deploys, warming })
+		let (warming, bodies) = (AtomicUsize::default(), Bodies::default());
+		let (functions, deploys) = (Arc::new(Mutex::new(functions)), Arc::default());
+		Ok(Server { pool, store, events, retry, keys, bodies, functions, deploys, warming, cluster: None })
+	}
+
+	/// Becomes a node of a cluster, with so many slots. It may have nothing of its own.
+	pub async fn join(&mut self, start: Start, slots: u32) -> std::result::Result<(), CliError> {
+		if !locked(&self.functions).is_empty() || self.events.any_waits() {
+			let why = "has functions or events of a server alone: start that without --nats and undeploy them, or give another --state";
+			return Err(CliError::Unable(format!("{} {why}", self.pool.state.display())));
+		}
+		let shared = (self.pool.clone(), self.store.clone(), self.functions.clone());
+		self.cluster = Some(Cluster::join(start, shared, self.deploys.clone(), slots, self.retry).await?);
+		Ok(())
 	}
 
 	pub fn functions(&self) -> Vec<Arc<Function>> {
 		locked(&self.functions).values().cloned().collect()
 	}
 
-	fn function(&self, owner: &str, asked: &str) -> Result<Arc<Function>> {
+	async fn function(&self, owner: &str, asked: &str) -> Result<Arc<Function>> {
 		let (of, name) = store::name(asked)?;
-		let found = locked(&self.functions).get(&format!("{owner}:{name}")).cloned();
+		let found = match &self.cluster {
+			Some(cluster) => cluster.find(owner, name).await?,
+			None => locked(&self.functions).get(&format!("{owner}:{name}")).cloned(),
+		};
 		let found = found.filter(|_| of.is_none_or(|of| of == owner));
-		found.ok_or_else(|| ApiError::not_found(format!("Function not found: {name}")))
+		found.ok_or_else(|| ApiError::no_function(name))
 	}
 
 	/// Calls a function for an event until it succeeds, or often enough.
@@ -109,7 +124,7 @@ impl Server {
 
 	/// An event waits as long as it takes: it is no caller.
 	async fn attempt(&self, event: &Event) -> Result<Outcome> {
-		let function = self.function(&event.owner, &event.function)?;
+		let function = self.function(&event.owner, &event.function).await?;
 		let slot = self.pool.slots.clone().acquire_owned().await.map_err(ApiError::service)?;
 		function.call(&self.pool, slot, event.id.clone(), event.payload.clone().into(), None).await
 	}
@@ -172,8 +187,8 @@ fn asks_for(parts: &Parts) -> (Right, usize) {
 	}
 }
 
-/// Answers all who come.
-pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, server: Shared) {
+/// Answers all who come until `ended`, and then those who have asked.
+pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, server: Shared, ended: impl Future<Output = ()>) {
 	const FUNCTIONS: &str = "/2015-03-31/functions/";
 	let nothing = || async { ApiError::not_found("there is no such operation") };
 	let router = Router::new()
@@ -188,7 +203,7 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, server: Shar
 		.layer(DefaultBodyLimit::disable())
 		.layer(middleware::from_fn_with_state(server.clone(), admit))
 		.with_state(server);
-	listen::serve(listener, tls, router, MOST_CONNECTIONS).await;
+	listen::serve(listener, tls, router, MOST_CONNECTIONS, ended).await;
 }
 
 async fn invoke(
@@ -200,7 +215,7 @@ async fn invoke(
 ) -> Result<Response> {
 	let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
 	let kind = header("x-amz-invocation-type").unwrap_or("RequestResponse");
-	let function = server.function(&owner, &name)?;
+	let function = server.function(&owner, &name).await?;
 	let mut payload = String::from_utf8(body.into()).map_err(ApiError::bad_content)?;
 	if payload.is_empty() {
 		payload.push_str("{}");
@@ -213,10 +228,15 @@ async fn invoke(
 		"DryRun" => response.status(StatusCode::NO_CONTENT).body(Body::empty()),
 		"Event" => {
 			let event = Event { id, owner, function: function.config.function_name.clone(), payload };
-			let (keeper, accepted) = (server.clone(), event.clone());
-			let done = tokio::task::spawn_blocking(move || keeper.events.accept(accepted)).await;
-			done.map_err(ApiError::service)??;
-			tokio::spawn(server.run(event));
+			match &server.cluster {
+				Some(cluster) => cluster.accept(&event).await?,
+				None => {
+					let (keeper, accepted) = (server.clone(), event.clone());
+					let done = tokio::task::spawn_blocking(move || keeper.events.accept(accepted)).await;
+					done.map_err(ApiError::service)??;
+					tokio::spawn(server.run(event));
+				}
+			}
 			response.status(StatusCode::ACCEPTED).body(Body::empty())
 		}
 		"RequestResponse" => {
@@ -230,8 +250,15 @@ async fn invoke(
 			#[cfg(feature = "otlp")]
 			crate::traces::follow(&span, &headers);
 			let call = async {
-				let slot = server.pool.slot().instrument(debug_span!("admit")).await?;
-				function.call(&server.pool, slot, id.clone(), payload.into(), context).await
+				match &server.cluster {
+					Some(cluster) => {
+						cluster.call(&function, Call { id: id.clone(), payload: payload.into(), context }).await
+					}
+					None => {
+						let slot = server.pool.slot().instrument(debug_span!("admit")).await?;
+						function.call(&server.pool, slot, id.clone(), payload.into(), context).await
+					}
+				}
 			};
 			let outcome = call.instrument(span).await?;
 			let mut response = response.header(header::CONTENT_TYPE, "application/json");
@@ -260,8 +287,12 @@ async fn deploy(
 	let package = package.as_str().ok_or_else(|| ApiError::invalid("Code.ZipFile, a package in base64, is missing"))?;
 	let package = BASE64.decode(package).map_err(ApiError::bad_content)?;
 	let config: Config = serde_json::from_value(value).map_err(ApiError::bad_content)?;
-	let unpacking = server.clone();
-	let unpacked = tokio::task::spawn_blocking(move || unpacking.store.unpack(config, owner, &package)).await;
+	if let Some(cluster) = &server.cluster {
+		cluster.may_have(&config)?;
+	}
+	let package = Bytes::from(package);
+	let (unpacking, packed) = (server.clone(), package.clone());
+	let unpacked = tokio::task::spawn_blocking(move || unpacking.store.unpack(config, owner, &packed)).await;
 	let config = unpacked.map_err(ApiError::service)??;
 	let name = config.full_name();
 	let old = locked(&server.functions).get(&name).cloned();
@@ -272,10 +303,20 @@ async fn deploy(
 		let log = function.log();
 		return Err(ApiError::invalid(format!("{}; it has printed:\n{}", e.why, String::from_utf8_lossy(&log))));
 	}
-	server.store.put(&config)?;
+	match &server.cluster {
+		Some(cluster) => {
+			if let Err(e) = cluster.deploy(function, &package).await {
+				server.store.tidy(&name, &kept);
+				return Err(e);
+			}
+		}
+		None => {
+			server.store.put(&config)?;
+			locked(&server.functions).insert(name.clone(), function);
+		}
+	}
 	// Calls of the old one may run on.
 	server.store.tidy(&name, &[&kept[..], &[&config]].concat());
-	locked(&server.functions).insert(name, function);
 	Ok((StatusCode::CREATED, Json(config.shown())))
 }
 
@@ -291,7 +332,7 @@ async fn describe(
 	Extension(Owner(owner)): Extension<Owner>,
 	Path(name): Path<String>,
 ) -> Result<Json<Value>> {
-	Ok(Json(json!({ "Configuration": server.function(&owner, &name)?.config.shown() })))
+	Ok(Json(json!({ "Configuration": server.function(&owner, &name).await?.config.shown() })))
 }
 
 async fn undeploy(
@@ -300,10 +341,15 @@ async fn undeploy(
 	Path(name): Path<String>,
 ) -> Result<StatusCode> {
 	let _one = server.deploys.lock().await;
-	let function = server.function(&owner, &name)?;
-	server.store.remove(&function.config)?;
-	locked(&server.functions).remove(&function.config.full_name());
-	server.pool.metrics.forget(&function.config.full_name());
+	let function = server.function(&owner, &name).await?;
+	match &server.cluster {
+		Some(cluster) => cluster.undeploy(&function.config).await?,
+		None => {
+			server.store.remove(&function.config)?;
+			locked(&server.functions).remove(&function.config.full_name());
+			server.pool.metrics.forget(&function.config.full_name());
+		}
+	}
 	Ok(StatusCode::NO_CONTENT)
 }
 
@@ -312,7 +358,7 @@ async fn logs(
 	Extension(Owner(owner)): Extension<Owner>,
 	Path(name): Path<String>,
 ) -> Result<Body> {
-	Ok(server.function(&owner, &name)?.log().into())
+	Ok(server.function(&owner, &name).await?.log().into())
 }
 
 async fn result(
@@ -320,8 +366,12 @@ async fn result(
 	Extension(Owner(owner)): Extension<Owner>,
 	Path((name, id)): Path<(String, String)>,
 ) -> Result<Json<Value>> {
-	store::name(&name)?;
-	match server.events.result(&owner, &id) {
+	let (_, function) = store::name(&name)?;
+	let found = match &server.cluster {
+		Some(cluster) => cluster.result(&owner, function, &id).await?,
+		None => server.events.result(&owner, &id),
+	};
+	match found {
 		None => Err(ApiError::not_found("there is no such event")),
 		Some(None) => Ok(Json(json!({ "Id": id, "Status": "Pending" }))),
 		Some(Some(ended)) => Ok(Json(json!(ended))),

@@ -9,25 +9,36 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// Answers all who come, `most` at a time.
-pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, most: usize) {
+/// Answers all who come until `ended`, and then those who have asked; `most` at a time.
+pub async fn serve(
+	listener: TcpListener,
+	tls: Option<TlsAcceptor>,
+	router: Router,
+	most: usize,
+	ended: impl Future<Output = ()>,
+) {
 	let room = Arc::new(Semaphore::new(most));
+	let (mut ended, ending) = (std::pin::pin!(ended), watch::Sender::new(false));
 	loop {
-		let Ok(place) = room.clone().acquire_owned().await else { return };
-		match listener.accept().await {
+		let next = async { (room.clone().acquire_owned().await, listener.accept().await) };
+		let (place, accepted) = tokio::select! {
+			next = next => next,
+			() = &mut ended => break,
+		};
+		match accepted {
 			Ok((stream, _)) => {
-				let (router, tls) = (router.clone(), tls.clone());
+				let (router, tls, ending) = (router.clone(), tls.clone(), ending.subscribe());
 				tokio::spawn(async move {
 					// Who breaks off, asks nonsense or has no certificate has been told or is gone.
 					let _ = match tls {
 						_ if stream.set_nodelay(true).is_err() => Ok(()),
-						None => talk(stream, router).await,
+						None => talk(stream, router, ending).await,
 						Some(tls) => match timeout(PATIENCE, tls.accept(stream)).await {
-							Ok(Ok(stream)) => talk(stream, router).await,
+							Ok(Ok(stream)) => talk(stream, router, ending).await,
 							_ => Ok(()),
 						},
 					};
@@ -38,12 +49,24 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Rout
 			Err(_) => sleep(Duration::from_millis(100)).await,
 		}
 	}
+	ending.send_replace(true);
+	let _ = room.acquire_many(most as u32).await;
 }
 
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) -> hyper::Result<()> {
-	http1::Builder::new()
-		.timer(TokioTimer::new())
-		.header_read_timeout(PATIENCE)
-		.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-		.await
+async fn talk(
+	stream: impl AsyncRead + AsyncWrite + Unpin,
+	router: Router,
+	mut ending: watch::Receiver<bool>,
+) -> hyper::Result<()> {
+	let mut connection = std::pin::pin!(
+		http1::Builder::new()
+			.timer(TokioTimer::new())
+			.header_read_timeout(PATIENCE)
+			.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+	);
+	tokio::select! {
+		done = &mut connection => return done,
+		_ = ending.wait_for(|ending| *ending) => connection.as_mut().graceful_shutdown(),
+	}
+	connection.await
 }

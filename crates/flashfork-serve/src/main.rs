@@ -4,6 +4,7 @@
 mod bodies;
 mod client;
 mod closed;
+mod cluster;
 mod error;
 mod events;
 mod front;
@@ -61,6 +62,7 @@ enum Command {
 	/// Remove a function
 	#[command(after_help = "Example: flashfork undeploy hello")]
 	Undeploy(client::FunctionArgs),
+	Cluster(cluster::ClusterArgs),
 	Man(ManArgs),
 }
 
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
 		Command::Logs(args) => args.logs(),
 		Command::Functions(args) => args.functions(),
 		Command::Undeploy(args) => args.undeploy(),
+		Command::Cluster(args) => args.main(),
 		Command::Man(args) => {
 			let mut all = Args::command().disable_help_subcommand(true);
 			all.build();

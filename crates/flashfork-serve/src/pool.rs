@@ -13,15 +13,15 @@ use crate::warden::{self, NAME, Order, Told};
 use axum::body::Bytes;
 use axum::http::HeaderValue;
 use flashfork_templates::{Clone as Process, Directory, Error as TemplateError, Template};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::{Instrument, debug_span, info};
 
@@ -49,13 +49,19 @@ pub struct Pool {
 	pub most_wait: usize,
 	pub made: AtomicU64,
 	pub metrics: Metrics,
+	/// That a function has become warm or cold, or the last slot is taken.
+	pub changed: Notify,
 }
+
+/// All functions, by their full names.
+pub type Functions = Arc<Mutex<BTreeMap<String, Arc<Function>>>>;
 
 /// A function that can be called.
 pub struct Function {
 	pub config: Config,
 	template: AsyncMutex<Option<Arc<Warm>>>,
 	parked: Parked,
+	is_warm: AtomicBool,
 	log: Arc<Mutex<VecDeque<u8>>>,
 }
 
@@ -84,7 +90,8 @@ pub fn uuid() -> String {
 
 impl Function {
 	pub fn new(config: Config) -> Function {
-		Function { config, template: AsyncMutex::default(), parked: Parked::default(), log: Arc::default() }
+		let (template, parked) = (AsyncMutex::default(), Parked::default());
+		Function { config, template, parked, is_warm: AtomicBool::default(), log: Arc::default() }
 	}
 
 	pub fn log(&self) -> Vec<u8> {
@@ -103,7 +110,24 @@ impl Function {
 		let warm = warm.inspect_err(|_| pool.metrics.warmed(None))?;
 		pool.metrics.warmed(Some(started.elapsed()));
 		info!(function = self.config.full_name(), ms = started.elapsed().as_millis(), "warm");
-		Ok(place.insert(Arc::new(warm)).clone())
+		let warm = place.insert(Arc::new(warm)).clone();
+		self.turns(pool, true);
+		Ok(warm)
+	}
+
+	fn turns(&self, pool: &Pool, warm: bool) {
+		self.is_warm.store(warm, Relaxed);
+		pool.changed.notify_one();
+	}
+
+	/// Whether there is a template, as far as is known.
+	pub fn is_warm(&self) -> bool {
+		self.is_warm.load(Relaxed)
+	}
+
+	/// Whether it is being warmed.
+	pub fn is_warming(&self) -> bool {
+		!self.is_warm() && self.template.try_lock().is_err()
 	}
 
 	async fn start(&self, pool: &Pool) -> Result<Warm> {
@@ -218,8 +242,8 @@ impl Function {
 		let mut tried = 0;
 		loop {
 			let warm = self.warm(pool).await?;
-			let (function, pool, of, streams) = (self.clone(), pool.clone(), warm.clone(), theirs.clone());
-			let made = tokio::task::spawn_blocking(move || function.clone_of(&pool, &of, &streams)).await;
+			let (function, of_all, of, streams) = (self.clone(), pool.clone(), warm.clone(), theirs.clone());
+			let made = tokio::task::spawn_blocking(move || function.clone_of(&of_all, &of, &streams)).await;
 			match made.map_err(ApiError::service)? {
 				Ok(process) => return Ok(Instance::new(process, ours, reader)?),
 				Err(TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_)) if tried < 3 => {
@@ -228,6 +252,7 @@ impl Function {
 					// Somebody else may have made it anew.
 					if place.as_ref().is_some_and(|now| Arc::ptr_eq(now, &warm)) {
 						*place = None;
+						self.turns(pool, false);
 					}
 				}
 				Err(e) => return Err(ApiError::service(e)),
@@ -289,9 +314,18 @@ impl Pool {
 		self.most_wait - self.queue.available_permits()
 	}
 
+	/// A call that may run at once.
+	pub fn free_slot(&self) -> Option<OwnedSemaphorePermit> {
+		let slot = self.slots.clone().try_acquire_owned().ok();
+		if self.slots.available_permits() == 0 {
+			self.changed.notify_one();
+		}
+		slot
+	}
+
 	/// A call that may run; or too many wait already.
 	pub async fn slot(&self) -> Result<OwnedSemaphorePermit> {
-		if let Ok(slot) = self.slots.clone().try_acquire_owned() {
+		if let Some(slot) = self.free_slot() {
 			return Ok(slot);
 		}
 		let full = "all calls that may run do, and as many wait as may; try again later";

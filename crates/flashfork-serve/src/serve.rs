@@ -1,10 +1,11 @@
 //! `flashfork serve`: what it stands on, and its start.
 
 use crate::closed;
+use crate::cluster::{self, NodeArgs, Start};
 use crate::events::Events;
 use crate::front::{self, Server};
 use crate::keys::Keys;
-use crate::pool::Pool;
+use crate::pool::{Function, Pool};
 use crate::programs::Programs;
 use crate::store::Store;
 use crate::{listen, log, operations, systemd, tls, warden};
@@ -13,6 +14,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::DumpableBehavior;
 use std::ffi::CString;
 use std::fs::{self, File};
+use std::future::pending;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -34,6 +36,7 @@ Examples:
   flashfork serve --python venv/bin/python --node-modules functions/node_modules
   flashfork serve --listen 127.0.0.1:8080 --state functions
   flashfork serve --listen 0.0.0.0:9001 --keys keys.toml --tls-certificate server.pem --tls-key server.key
+  flashfork serve --nats nats://10.0.0.1,nats://10.0.0.2 --nats-credentials nats.password
 
 Python needs AWS's runtime client (pip install awslambdaric), and so does Node (npm install --prefix functions \
 aws-lambda-ric); each is looked for when a function needs it. Started by root it becomes another user first (--user).")]
@@ -85,6 +88,8 @@ pub struct ServeArgs {
 	/// User to become when root starts it
 	#[arg(long, value_name = "NAME", default_value = "nobody")]
 	user: String,
+	#[command(flatten)]
+	cluster: NodeArgs,
 }
 
 impl ServeArgs {
@@ -97,11 +102,12 @@ impl ServeArgs {
 		}
 		let shim = places::shim()?;
 		let state = self.state()?;
-		let keys = self.keys.as_ref().map(|path| Keys::read(path, &closed::read(path, &state)?)).transpose()?;
+		let keys = self.keys.as_ref().map(|path| Keys::read(path, &closed::read(path, Some(&state))?)).transpose()?;
 		let tls = self.tls_certificate.as_ref().zip(self.tls_key.as_ref());
 		let tls = tls.map(|(certificate, key)| {
-			tls::acceptor(certificate, &closed::read(key, &state)?, self.client_ca.as_deref())
+			tls::acceptor(certificate, &closed::read(key, Some(&state))?, self.client_ca.as_deref())
 		});
+		let start = self.cluster.read(&state, keys.is_some())?;
 		let secure = (keys, tls.transpose()?);
 		let made = !state.exists();
 		fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).map_err(CliError::file("create", &state))?;
@@ -121,7 +127,7 @@ impl ServeArgs {
 		let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
 		let runtime = runtime.map_err(CliError::file("start", "the server"))?;
 		log::begin(self.log, runtime.handle()).map_err(unable)?;
-		runtime.block_on(self.serve(shim, state, secure))
+		runtime.block_on(self.serve(shim, state, secure, start))
 	}
 
 	fn state(&self) -> Result<PathBuf, CliError> {
@@ -135,6 +141,7 @@ impl ServeArgs {
 		shim: PathBuf,
 		state: PathBuf,
 		(keys, tls): (Option<Keys>, Option<TlsAcceptor>),
+		start: Option<Start>,
 	) -> Result<ExitCode, CliError> {
 		let file = |what| CliError::file(what, &state);
 		let lock = File::create(state.join("lock")).map_err(file("write to"))?;
@@ -169,6 +176,7 @@ impl ServeArgs {
 			queue: Semaphore::new(self.queue as usize),
 			most_wait: self.queue as usize,
 			made: Default::default(),
+			changed: Default::default(),
 			metrics: Default::default(),
 		};
 		let operations = match self.operations {
@@ -180,9 +188,17 @@ impl ServeArgs {
 		};
 		let (events, waiting) = Events::open(&state).map_err(file("read events in"))?;
 		let retry = Duration::from_secs(self.event_retry);
-		let server = Server::new(Arc::new(pool), Store(state), events, retry, keys);
-		let server = Arc::new(server.map_err(|e| CliError::Unable(e.to_string()))?);
-		for function in server.functions() {
+		let server = Server::new(Arc::new(pool), Store(state.clone()), events, retry, keys);
+		let mut server = server.map_err(|e| CliError::Unable(e.to_string()))?;
+		if let Some(start) = start {
+			server.join(start, self.concurrency).await?;
+		}
+		let server = Arc::new(server);
+		// A node warms what it has the package of; all else when it is asked for.
+		let here = |function: &Arc<Function>| server.cluster.is_none() || function.config.code(&state).exists();
+		let before: Vec<_> = server.functions().into_iter().filter(here).collect();
+		server.warming.store(before.len(), Relaxed);
+		for function in before {
 			let server = server.clone();
 			tokio::spawn(async move {
 				if let Err(e) = function.warm(&server.pool).await {
@@ -199,12 +215,18 @@ impl ServeArgs {
 		if let Some(listener) = operations {
 			let address = listener.local_addr().map_err(CliError::file("find", "its address"))?;
 			said.push_str(&format!(", metrics and health on http://{address}"));
-			tokio::spawn(listen::serve(listener, None, operations::router(server.clone()), MOST_OPERATORS));
+			tokio::spawn(listen::serve(listener, None, operations::router(server.clone()), MOST_OPERATORS, pending()));
 		}
 		output::say(&said)?;
 		systemd::ready()?;
 		// Until a signal: however the server ends, all that it has started does (`warden.rs`).
-		front::serve(listener, tls, server).await;
+		match server.cluster.clone() {
+			None => front::serve(listener, tls, server, pending()).await,
+			Some(node) => tokio::select! {
+				() = front::serve(listener, tls, server, node.drained_by_signal()) => {}
+				() = cluster::signals(2) => {}
+			},
+		}
 		drop(lock);
 		Ok(ExitCode::SUCCESS)
 	}

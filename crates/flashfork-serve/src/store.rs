@@ -2,6 +2,8 @@
 
 use crate::error::{ApiError, Result};
 use crate::pool::uuid;
+use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
+use ring::digest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -41,7 +43,10 @@ pub struct Config {
 	pub secrets: BTreeMap<String, String>,
 	/// Of the package: whatever is deployed has its own.
 	#[serde(default)]
-	revision_id: String,
+	pub revision_id: String,
+	/// The package's SHA-256, in base64.
+	#[serde(default)]
+	pub code_sha256: String,
 	/// Whose it is: not for a request to say.
 	#[serde(default)]
 	pub owner: String,
@@ -114,6 +119,14 @@ impl Config {
 		format!("arn:aws:lambda:local:{}:function:{}", self.owner, self.function_name)
 	}
 
+	/// Whether it may be what another node has put into the bucket.
+	pub fn check_known(&self) -> Result<()> {
+		if ![&self.owner, &self.function_name, &self.revision_id].iter().all(|name| is_plain(name)) {
+			return Err(ApiError::invalid("it has a name that is none"));
+		}
+		self.check()
+	}
+
 	fn check(&self) -> Result<()> {
 		if !(1..=900).contains(&self.timeout) || !(16..=1 << 20).contains(&self.memory_size) {
 			return Err(ApiError::invalid("Timeout is 1 to 900 seconds, MemorySize 16 megabytes to a terabyte"));
@@ -161,6 +174,7 @@ pub fn name(asked: &str) -> Result<(Option<&str>, &str)> {
 }
 
 /// The server's directory, as far as functions are in it.
+#[derive(Clone)]
 pub struct Store(pub PathBuf);
 
 impl Store {
@@ -176,11 +190,32 @@ impl Store {
 			return Err(ApiError::denied("the function would be another owner's"));
 		}
 		(config.function_name, config.owner, config.revision_id) = (name.to_owned(), owner, uuid());
+		config.code_sha256 = digest(package);
 		let code = config.code(&self.0);
 		fs::create_dir_all(&code)?;
 		unpack(package, &code).inspect_err(|_| drop(fs::remove_dir_all(&code)))?;
 		config.complete(&code);
 		Ok(config)
+	}
+
+	/// Unpacks what another node has unpacked before, unless it is here.
+	pub fn fetched(&self, config: &Config, package: &[u8]) -> Result<()> {
+		config.check()?;
+		if digest(package) != config.code_sha256 {
+			return Err(ApiError::service("the package is not what was deployed: its SHA-256 is another one"));
+		}
+		let new = self.0.join("fetched").join(&config.revision_id);
+		let _ = fs::remove_dir_all(&new);
+		fs::create_dir_all(&new)?;
+		fs::create_dir_all(self.0.join("code").join(config.full_name()))?;
+		let done = unpack(package, &new).and_then(|()| Ok(fs::rename(&new, config.code(&self.0))?));
+		done.inspect_err(|_| drop(fs::remove_dir_all(&new)))
+	}
+
+	/// Whose packages there are, by functions' full names.
+	pub fn names(&self) -> Vec<String> {
+		let entries = fs::read_dir(self.0.join("code")).into_iter().flatten().flatten();
+		entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 	}
 
 	/// From now on the function is this one.
@@ -228,6 +263,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 	file.sync_all()?;
 	fs::rename(&new, path)?;
 	File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+}
+
+fn digest(package: &[u8]) -> String {
+	BASE64.encode(digest::digest(&digest::SHA256, package))
 }
 
 fn unpack(package: &[u8], into: &Path) -> Result<()> {

@@ -23,6 +23,10 @@ def echo(event, context):
     return event
 
 
+def context(event, context):
+    return context.client_context.custom
+
+
 def look(event, context):
     """What this call finds, and leaves."""
     global calls

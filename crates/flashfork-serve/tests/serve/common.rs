@@ -72,6 +72,12 @@ impl Server {
 		Server::run(state, options.iter().map(ToString::to_string).collect(), change)
 	}
 
+	/// The same with what its directory has already.
+	pub fn keep(name: &str, options: &[&str]) -> Server {
+		let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{name}"));
+		Server::run(state, options.iter().map(ToString::to_string).collect(), |_| ())
+	}
+
 	/// One with keys; of the options that begin with `@` the rest is a file in their directory.
 	pub fn with_keys(name: &str, options: &[&str], fill: impl FnOnce(&Path)) -> (Server, PathBuf) {
 		let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{name}"));
@@ -158,10 +164,15 @@ impl Server {
 
 	/// The same of one that makes processes with this word, and then sleeps: it has begun.
 	pub fn sleeper(&self, word: &str) -> TcpStream {
-		let body = json!({ "do": "fork", "word": word, "then": "sleep" }).to_string();
-		let stream = self.send("f", &format!("Content-Length: {}\r\n", body.len()), &body);
+		let stream = self.ask_sleeper(word);
 		until("it never began", || runs(&format!("sleep-{word}")));
 		stream
+	}
+
+	/// The same before it begins.
+	pub fn ask_sleeper(&self, word: &str) -> TcpStream {
+		let body = json!({ "do": "fork", "word": word, "then": "sleep" }).to_string();
+		self.send("f", &format!("Content-Length: {}\r\n", body.len()), &body)
 	}
 
 	/// Calls one of `handlers.py`: its answer, and whether it failed.

@@ -3,7 +3,7 @@
 use crate::common::{Server, until};
 use serde_json::{Value, json};
 
-fn send(server: &Server, event: &Value) -> String {
+pub fn send(server: &Server, event: &Value) -> String {
 	let path = "/2015-03-31/functions/f/invocations";
 	let (status, headers, _) =
 		server.ask("POST", path, "X-Amz-Invocation-Type: Event\r\n", event.to_string().as_bytes());
@@ -11,7 +11,7 @@ fn send(server: &Server, event: &Value) -> String {
 	headers.lines().find_map(|line| line.strip_prefix("x-amzn-requestid: ")).unwrap().to_owned()
 }
 
-fn result(server: &Server, id: &str) -> Value {
+pub fn result(server: &Server, id: &str) -> Value {
 	let done = server.command(&["invoke", "f", "--result", id]);
 	assert!(done.status.success(), "{done:?}");
 	serde_json::from_slice(&done.stdout).unwrap()

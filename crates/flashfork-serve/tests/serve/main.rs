@@ -2,10 +2,12 @@
 
 mod attacks;
 mod calls;
+mod cluster;
 mod common;
 mod events;
 mod javascript;
 mod keys;
+mod nats;
 mod node;
 mod operations;
 mod signatures;

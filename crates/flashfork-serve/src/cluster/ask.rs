@@ -1,0 +1,186 @@
+//! Asking: where a call runs. Here, where the function is warm and a slot free; else at any node where it is so, which
+//! NATS chooses; else nodes bid, and the best warms it first.
+
+use super::wire::{self, Bid, Order, PATIENCE, Said, away};
+use super::{Call, Cluster};
+use crate::error::{ApiError, Result};
+use crate::locked;
+use crate::pool::{Function, Outcome};
+use async_nats::{Client, StatusCode, Subject};
+use axum::body::Bytes;
+use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
+use futures_util::StreamExt;
+use ring::digest;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout, timeout_at};
+use tracing::info;
+
+/// How long nodes may take to bid.
+const BIDS: Duration = Duration::from_millis(50);
+/// How often a call is asked for where the last slot has just gone.
+const TRIES: usize = 8;
+/// Nodes whose free memory differs by less are alike, in megabytes.
+const ALIKE: u64 = 256;
+
+/// What has come of asking.
+pub enum Heard {
+	/// Nobody is there who would take it.
+	Nobody,
+	/// Who was there is full.
+	Full,
+	/// The last that was said, and the bytes behind it.
+	Said(Said, Bytes),
+}
+
+/// Tells the node that it works for nobody any more, should whoever asked go away.
+struct Leave(Client, Option<Subject>);
+
+impl Drop for Leave {
+	fn drop(&mut self) {
+		if let Some(subject) = self.1.take() {
+			let client = self.0.clone();
+			// Should it not be heard, the node finds out when it gives its next sign.
+			tokio::spawn(async move { client.publish(subject, Bytes::new()).await });
+		}
+	}
+}
+
+/// Asks, and waits for what comes of it, as long as there are signs of it.
+pub async fn ask(client: &Client, subject: String, order: &Order, payload: Bytes) -> Result<Heard> {
+	let inbox = client.new_inbox();
+	let mut answers = client.subscribe(inbox.clone()).await.map_err(away)?;
+	wire::send(client, subject, Some(inbox.into()), order, payload).await?;
+	let mut node = None;
+	let mut leave = Leave(client.clone(), None);
+	loop {
+		let Ok(Some(message)) = timeout(PATIENCE, answers.next()).await else {
+			let who = match node {
+				Some(node) => format!("node {node} had begun, and has fallen silent"),
+				None => "the node that NATS gave it to is silent".into(),
+			};
+			return Err(ApiError::lost(format!("{who}: it may have run, or may yet, and is not run again")));
+		};
+		if message.status == Some(StatusCode::NO_RESPONDERS) {
+			return Ok(Heard::Nobody);
+		}
+		match wire::read(&message) {
+			Some(Said::Accepted(by)) => (node, leave.1) = (Some(by), message.reply),
+			Some(Said::Working) => {}
+			Some(Said::Full) => return Ok(Heard::Full),
+			Some(Said::Late(by)) => {
+				return Err(ApiError::service(format!(
+					"the call has come too late to {by}: are all nodes' clocks right?"
+				)));
+			}
+			Some(said) => {
+				leave.1 = None;
+				return match said {
+					Said::Refused { status, kind, why } => Err(ApiError::told(status, &kind, why)),
+					said => Ok(Heard::Said(said, message.payload)),
+				};
+			}
+			None => return Err(ApiError::service("a node of another version has answered")),
+		}
+	}
+}
+
+impl Cluster {
+	/// Calls a function, somewhere.
+	pub async fn call(self: &Arc<Self>, function: &Arc<Function>, call: Call) -> Result<Outcome> {
+		if let Some(slot) = self.slot_for(function) {
+			return self.run(function, slot, call).await;
+		}
+		if let Some(outcome) = self.elsewhere(function, &call, true).await? {
+			return Ok(outcome);
+		}
+		if self.is_draining() {
+			return Err(ApiError::too_many("this node is being drained, and all others are full; try again later"));
+		}
+		match self.pool.slot().await {
+			Ok(slot) => self.run(function, slot, call).await,
+			Err(full) => self.elsewhere(function, &call, false).await?.ok_or(full),
+		}
+	}
+
+	/// Calls it at another node; `None` where no node has a slot for it. One that `waits` would rather wait here, where
+	/// it is warm, than for another node to be warm.
+	pub async fn elsewhere(
+		self: &Arc<Self>,
+		function: &Arc<Function>,
+		call: &Call,
+		waits: bool,
+	) -> Result<Option<Outcome>> {
+		let (owner, name) = (&function.config.owner, &function.config.function_name);
+		let order = || {
+			let context = call.context.as_ref().map(|context| BASE64.encode(context));
+			Order { context, ..Order::new(call.id.clone(), owner, name) }
+		};
+		for _ in 0..TRIES {
+			// It is warm here, and no slot is free, or else this node does not run calls.
+			let here = function.is_warm() && !self.is_draining();
+			match self.connected() {
+				Err(_) if here => return Ok(None),
+				connected => connected?,
+			}
+			let mut heard = ask(&self.client, wire::run(owner, name), &order(), call.payload.clone()).await?;
+			if matches!(heard, Heard::Nobody) {
+				if here && waits {
+					self.grow(function);
+					return Ok(None);
+				}
+				let Some(node) = self.warm_at(function).await? else { return Ok(None) };
+				heard = ask(&self.client, wire::own(&node, "run"), &order(), call.payload.clone()).await?;
+			}
+			match heard {
+				Heard::Said(Said::Ran { failed, tail }, payload) => {
+					let tail = BASE64.decode(tail).map_err(ApiError::service)?;
+					return Ok(Some(Outcome { payload, failed, tail }));
+				}
+				Heard::Said(..) => return Err(ApiError::service("a node of another version has answered")),
+				Heard::Full | Heard::Nobody => {}
+			}
+		}
+		Ok(None)
+	}
+
+	/// Has the best of the nodes that bid warm a function, and tells which that is.
+	async fn warm_at(&self, function: &Function) -> Result<Option<String>> {
+		let (owner, name) = (&function.config.owner, &function.config.function_name);
+		let inbox = self.client.new_inbox();
+		let mut bids = self.client.subscribe(inbox.clone()).await.map_err(away)?;
+		let order = Order::new(String::new(), owner, name);
+		wire::send(&self.client, wire::bid(owner, name), Some(inbox.into()), &order, Bytes::new()).await?;
+		let until = Instant::now() + BIDS;
+		let mut best: Option<Bid> = None;
+		while let Ok(Some(message)) = timeout_at(until, bids.next()).await {
+			let bid = wire::read::<Bid>(&message).filter(|bid| bid.slots > 0);
+			// Those who ask at the same time choose alike, and of equals not always the same.
+			let worth = |bid: &Bid| {
+				let chance = digest::digest(&digest::SHA256, format!("{} {name}", bid.node).as_bytes());
+				(bid.warmth, bid.memory / ALIKE, chance.as_ref().to_vec())
+			};
+			best = best.into_iter().chain(bid).max_by_key(worth);
+		}
+		let Some(best) = best else { return Ok(None) };
+		let order = Order::new(String::new(), owner, name);
+		match ask(&self.client, wire::own(&best.node, "warm"), &order, Bytes::new()).await? {
+			Heard::Said(..) => Ok(Some(best.node)),
+			Heard::Nobody | Heard::Full => Ok(None),
+		}
+	}
+
+	/// Has another node warm a function that is warm here, where all slots are taken; one at a time.
+	fn grow(self: &Arc<Self>, function: &Arc<Function>) {
+		let name = function.config.full_name();
+		if locked(&self.growing).insert(name.clone()) {
+			let (cluster, function) = (self.clone(), function.clone());
+			tokio::spawn(async move {
+				if let Err(e) = cluster.warm_at(&function).await {
+					info!("{name} is warm at no other node: {e}");
+				}
+				locked(&cluster.growing).remove(&name);
+			});
+		}
+	}
+}

@@ -1,0 +1,277 @@
+//! Events of a cluster: a work queue of JetStream's that all nodes take from, and a bucket of results. An event is
+//! acknowledged when its result is there; until then some node runs it again, should this one end.
+
+use super::wire::{away, too_large};
+use super::{Call, Cluster, streams};
+use crate::error::{ApiError, Result};
+use crate::events::{ATTEMPTS, Ended, Event};
+use crate::pool::Outcome;
+use crate::store::is_plain;
+use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::kv::{CreateErrorKind, Operation};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, Stream};
+use async_nats::jetstream::{AckKind, Context, Message, kv};
+use axum::http::StatusCode;
+use flashfork_terminal::CliError;
+use futures_util::StreamExt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, interval, sleep};
+use tracing::error;
+
+/// Most events that wait.
+const MOST_WAITING: i64 = 10_000;
+/// How long results are kept.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// After so long without a sign of its node an event is another one's; and how often signs come.
+const SILENCE: Duration = Duration::from_secs(5);
+const SIGN: Duration = Duration::from_secs(1);
+/// How long JetStream may take to elect a leader before an event is refused.
+const ELECTION: Duration = Duration::from_secs(10);
+/// After which an event is tried again that no node has failed at.
+const SOON: Duration = Duration::from_secs(1);
+/// How long NATS is asked for an event at a time.
+const ASKING: Duration = Duration::from_secs(30);
+
+/// The queue, and its results.
+pub struct Queue {
+	stream: Stream,
+	consumer: PullConsumer,
+	/// `OWNER.ID` has an `Ended` in JSON; `OWNER.ID.failed` how often it has failed.
+	results: kv::Store,
+	retry: Duration,
+}
+
+impl Queue {
+	pub async fn open(jetstream: &Context, retry: Duration) -> std::result::Result<Queue, CliError> {
+		let config = Config {
+			retention: RetentionPolicy::WorkQueue,
+			max_messages: MOST_WAITING,
+			discard: DiscardPolicy::New,
+			..streams::plain("flashfork_events".into(), vec!["flashfork.event.>".into()])
+		};
+		let stream = streams::stream(jetstream, config).await?;
+		let consumer = pull::Config {
+			durable_name: Some("nodes".into()),
+			ack_policy: AckPolicy::Explicit,
+			ack_wait: SILENCE,
+			// What waits for its next attempt counts.
+			max_ack_pending: MOST_WAITING,
+			..Default::default()
+		};
+		let consumer = stream.get_or_create_consumer("nodes", consumer).await.map_err(streams::unable)?;
+		let results = streams::bucket(jetstream, "flashfork_results", KEPT).await?;
+		Ok(Queue { stream, consumer, results, retry })
+	}
+}
+
+fn subject(event: &Event) -> String {
+	format!("flashfork.event.{}.{}.{}", event.owner, event.function, event.id)
+}
+
+fn key(owner: &str, id: &str) -> String {
+	format!("{owner}.{id}")
+}
+
+/// What an attempt has come to.
+enum Attempt {
+	Over(Ended),
+	Failed(Ended),
+	/// It has not run, or its node has gone with it.
+	Nothing,
+}
+
+impl Cluster {
+	/// Returns when JetStream has it.
+	pub async fn accept(&self, event: &Event) -> Result<()> {
+		self.connected()?;
+		let text = serde_json::to_vec(event).map_err(ApiError::service)?;
+		let until = Instant::now() + ELECTION;
+		loop {
+			// Sent again it is known by its id.
+			let message = PublishMessage::build().payload(text.clone().into()).message_id(&event.id);
+			let sent = self.jetstream.send_publish(subject(event), message).await;
+			let sent = match sent {
+				Ok(sent) => sent.await,
+				Err(e) => Err(e),
+			};
+			let Err(e) = sent else { return Ok(()) };
+			match e.kind() {
+				PublishErrorKind::MaxPayloadExceeded => return Err(too_large(&self.client)),
+				PublishErrorKind::Other if e.to_string().contains("maximum messages exceeded") => {
+					return Err(ApiError::too_many("too many events wait; try again later"));
+				}
+				PublishErrorKind::StreamNotFound | PublishErrorKind::TimedOut if Instant::now() < until => {
+					sleep(SIGN / 4).await
+				}
+				_ => return Err(away(format!("{e}: the event is not accepted, and may run nevertheless"))),
+			}
+		}
+	}
+
+	/// What has come of an event, if anything has; `None` if there is no such event of this owner's.
+	pub async fn result(&self, owner: &str, function: &str, id: &str) -> Result<Option<Option<Ended>>> {
+		self.connected()?;
+		if !is_plain(id) {
+			return Ok(None);
+		}
+		if let Some(ended) = self.ended(owner, id).await? {
+			return Ok(Some(Some(ended)));
+		}
+		let event = Event { id: id.into(), owner: owner.into(), function: function.into(), payload: String::new() };
+		match self.queue.stream.get_last_raw_message_by_subject(&subject(&event)).await {
+			Ok(_) => Ok(Some(None)),
+			// It may have ended just now.
+			Err(e) if e.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(self.ended(owner, id).await?.map(Some)),
+			Err(e) => Err(away(e)),
+		}
+	}
+
+	async fn ended(&self, owner: &str, id: &str) -> Result<Option<Ended>> {
+		let entry = self.queue.results.entry(key(owner, id)).await.map_err(away)?;
+		let entry = entry.filter(|entry| entry.operation == Operation::Put);
+		entry.map(|entry| serde_json::from_slice(&entry.value).map_err(ApiError::service)).transpose()
+	}
+
+	/// Takes events while slots are free, until this node is drained.
+	pub async fn take_events(self: Arc<Self>) {
+		let mut draining = self.draining.subscribe();
+		tokio::select! {
+			() = self.clone().take_each() => {}
+			_ = draining.wait_for(|draining| *draining) => {}
+		}
+	}
+
+	async fn take_each(self: Arc<Self>) {
+		loop {
+			// In its turn with callers who wait here.
+			let Ok(slot) = self.pool.slots.clone().acquire_owned().await else { return };
+			let waiting = self.queue.consumer.fetch().max_messages(1).messages().await;
+			if let Ok(mut waiting) = waiting
+				&& let Some(Ok(message)) = waiting.next().await
+			{
+				self.pool.changed.notify_one();
+				tokio::spawn(self.clone().run_event(message, slot));
+				continue;
+			}
+			drop(slot);
+			let next = self.queue.consumer.batch().max_messages(1).expires(ASKING).messages().await;
+			match next {
+				Ok(mut next) => match next.next().await {
+					Some(Ok(message)) => match self.pool.free_slot() {
+						Some(slot) => drop(tokio::spawn(self.clone().run_event(message, slot))),
+						None => again(&message, None).await,
+					},
+					Some(Err(_)) => sleep(SIGN).await,
+					None => {}
+				},
+				// NATS is away.
+				Err(_) => sleep(SIGN).await,
+			}
+		}
+	}
+
+	async fn run_event(self: Arc<Self>, message: Message, slot: OwnedSemaphorePermit) {
+		let event = match serde_json::from_slice::<Event>(&message.payload) {
+			Ok(event) => event,
+			Err(e) => {
+				error!("an event that makes no sense is dropped: {e}");
+				let _ = message.ack_with(AckKind::Term).await;
+				return;
+			}
+		};
+		let mut signs = interval(SIGN);
+		let mut attempt = std::pin::pin!(self.attempt(&event, slot));
+		let attempt = loop {
+			tokio::select! {
+				attempt = &mut attempt => break attempt,
+				// Should it not be heard, another node takes the event.
+				_ = signs.tick() => drop(message.ack_with(AckKind::Progress).await),
+			}
+		};
+		let done = match attempt {
+			Ok(Attempt::Over(ended)) => self.end(&ended).await,
+			Ok(Attempt::Failed(ended)) if ended.attempts >= ATTEMPTS => self.end(&ended).await,
+			Ok(Attempt::Failed(ended)) => {
+				let count = ended.attempts.to_string();
+				let noted = self.queue.results.put(key(&event.owner, &event.id) + ".failed", count.into()).await;
+				match noted {
+					Ok(_) => return again(&message, Some(self.queue.retry * ended.attempts)).await,
+					Err(e) => Err(away(e)),
+				}
+			}
+			Ok(Attempt::Nothing) => return again(&message, Some(SOON)).await,
+			Err(e) => Err(e),
+		};
+		match done {
+			// Should it not be heard, the event runs again; its result stays.
+			Ok(()) => drop(message.double_ack().await),
+			Err(e) => {
+				error!("what has come of an event can't be recorded; it runs again: {e}");
+				again(&message, Some(SOON)).await;
+			}
+		}
+	}
+
+	async fn attempt(self: &Arc<Self>, event: &Event, slot: OwnedSemaphorePermit) -> Result<Attempt> {
+		// It may have run, and not been acknowledged.
+		if let Some(ended) = self.ended(&event.owner, &event.id).await? {
+			return Ok(Attempt::Over(ended));
+		}
+		let failed = self.queue.results.entry(key(&event.owner, &event.id) + ".failed").await.map_err(away)?;
+		let failed = failed.and_then(|entry| std::str::from_utf8(&entry.value).ok()?.parse::<u32>().ok());
+		let ended = |status: &str, payload: String| Ended {
+			id: event.id.clone(),
+			owner: event.owner.clone(),
+			status: status.into(),
+			attempts: failed.unwrap_or_default() + 1,
+			payload,
+		};
+		let text = |outcome: &Outcome| String::from_utf8_lossy(&outcome.payload).into_owned();
+		Ok(match self.somewhere(event, slot).await {
+			Ok(None) => Attempt::Nothing,
+			Ok(Some(outcome)) if outcome.failed => Attempt::Failed(ended("Failed", text(&outcome))),
+			Ok(Some(outcome)) => Attempt::Over(ended("Succeeded", text(&outcome))),
+			// The node has gone, or could not be asked: that is not this event's failure.
+			Err(e) if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT].contains(&e.status) => {
+				Attempt::Nothing
+			}
+			Err(e) => Attempt::Failed(ended("Failed", e.to_string())),
+		})
+	}
+
+	/// Calls it, here where it is warm here.
+	async fn somewhere(self: &Arc<Self>, event: &Event, slot: OwnedSemaphorePermit) -> Result<Option<Outcome>> {
+		let function = self.find(&event.owner, &event.function).await?;
+		let function = function.ok_or_else(|| ApiError::no_function(&event.function))?;
+		let call = Call { id: event.id.clone(), payload: event.payload.clone().into(), context: None };
+		if function.is_warm() {
+			return self.run(&function, slot, call).await.map(Some);
+		}
+		drop(slot);
+		self.elsewhere(&function, &call, false).await
+	}
+
+	/// Records what has come of an event. The first result stays.
+	async fn end(&self, ended: &Ended) -> Result<()> {
+		let record = |ended: &Ended| serde_json::to_vec(ended).map_err(ApiError::service);
+		let mut text = record(ended)?;
+		// With the headers that a record in a bucket has.
+		if text.len() + 1024 > self.client.max_payload() {
+			let payload = too_large(&self.client).to_string();
+			text = record(&Ended { status: "Failed".into(), payload, ..ended.clone() })?;
+		}
+		match self.queue.results.create(key(&ended.owner, &ended.id), text.into()).await {
+			Err(e) if e.kind() != CreateErrorKind::AlreadyExists => Err(away(e)),
+			_ => Ok(()),
+		}
+	}
+}
+
+/// Gives an event back. Should that not be heard, it comes back by itself.
+async fn again(message: &Message, delay: Option<Duration>) {
+	let _ = message.ack_with(AckKind::Nak(delay)).await;
+}

@@ -1,0 +1,255 @@
+//! Many servers as one: nodes that share functions, calls and events by NATS (docs/SERVE.md).
+//!
+//! Who is there, and where a call goes, NATS knows: by subscriptions, which are there while a node lives and is ready.
+//! There is no list of nodes, no leader, and no state of a cluster but what lies in JetStream.
+
+mod ask;
+mod commands;
+mod connection;
+mod events;
+mod packages;
+mod secrets;
+mod status;
+mod streams;
+mod wire;
+mod work;
+
+pub use commands::ClusterArgs;
+
+use crate::closed;
+use crate::error::Result;
+use crate::pool::{Functions, Pool};
+use crate::store::{Store, is_plain};
+use async_nats::connection::State;
+use async_nats::service::{Request, ServiceExt};
+use async_nats::{Client, ConnectOptions, Event, jetstream};
+use axum::body::Bytes;
+use axum::http::HeaderValue;
+use connection::Access;
+use events::Queue;
+use flashfork_terminal::CliError;
+use futures_util::StreamExt;
+use packages::Packages;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
+use tracing::info;
+
+/// The name of the service that nodes are.
+const SERVICE: &str = "flashfork";
+
+/// What makes a server a node.
+#[derive(clap::Args)]
+#[command(next_help_heading = "On many machines")]
+pub struct NodeArgs {
+	/// NATS servers, with which this server becomes a node (docs/SERVE.md)
+	#[arg(long, value_name = "URL", value_delimiter = ',')]
+	nats: Vec<String>,
+	#[command(flatten)]
+	access: Access,
+	/// Name of this node, which no other one has [default: this machine's]
+	#[arg(long, value_name = "NAME", requires = "nats")]
+	node_name: Option<String>,
+	/// File of 32 random bytes, of mode 600, the same for all nodes, which seals functions' secrets in NATS
+	#[arg(long, value_name = "FILE", requires = "nats")]
+	cluster_key: Option<PathBuf>,
+}
+
+/// What a node starts from, after all files have been read that only root may.
+pub struct Start {
+	servers: Vec<String>,
+	options: ConnectOptions,
+	node: String,
+	key: Option<secrets::Key>,
+}
+
+impl NodeArgs {
+	/// Reads its files; `None` for a server alone. `has_keys`: requests are signed.
+	pub fn read(&self, state: &Path, has_keys: bool) -> std::result::Result<Option<Start>, CliError> {
+		if self.nats.is_empty() {
+			return Ok(None);
+		}
+		if has_keys && !self.access.has_credentials() {
+			let why = "functions could ask NATS for what --keys denies them: have it ask for a password, and give --nats-credentials";
+			return Err(CliError::Unable(why.into()));
+		}
+		let own = || rustix::system::uname().nodename().to_string_lossy().replace('.', "-");
+		let node = self.node_name.clone().unwrap_or_else(own);
+		if !is_plain(&node) {
+			return Err(CliError::Unable(format!(
+				"{node} is no name for a node: give --node-name, letters, digits, '_' and '-'"
+			)));
+		}
+		let key = self.cluster_key.as_ref();
+		let key = key.map(|path| secrets::Key::new(path, &closed::read(path, Some(state))?)).transpose()?;
+		let options = self.access.options(Some(state))?.name(format!("flashfork {node}"));
+		Ok(Some(Start { servers: self.nats.clone(), options, node, key }))
+	}
+}
+
+/// A call, for whichever node runs it.
+pub struct Call {
+	/// The request's id.
+	pub id: String,
+	pub payload: Bytes,
+	pub context: Option<HeaderValue>,
+}
+
+/// This node.
+pub struct Cluster {
+	node: String,
+	client: Client,
+	jetstream: jetstream::Context,
+	pool: Arc<Pool>,
+	store: Store,
+	functions: Functions,
+	/// Held while a function is deployed here.
+	deploys: Arc<AsyncMutex<()>>,
+	packages: Packages,
+	queue: Queue,
+	/// Calls that may run at a time.
+	slots: u32,
+	draining: watch::Sender<bool>,
+	/// For each call of another node's what ends it by its going.
+	callers: Mutex<BTreeMap<String, oneshot::Sender<()>>>,
+	/// Functions that another node is asked to warm, too.
+	growing: Mutex<BTreeSet<String>>,
+	/// Calls that have begun here.
+	calls: AtomicU64,
+}
+
+impl Cluster {
+	/// Becomes a node. `retry` is how long after its first failure an event is tried again.
+	pub async fn join(
+		start: Start,
+		(pool, store, functions): (Arc<Pool>, Store, Functions),
+		deploys: Arc<AsyncMutex<()>>,
+		slots: u32,
+		retry: Duration,
+	) -> std::result::Result<Arc<Cluster>, CliError> {
+		let Start { servers, options, node, key } = start;
+		let client = connection::connect(&servers, options, |event| match event {
+			Event::Connected | Event::Disconnected | Event::LameDuckMode | Event::ServerError(_) => {
+				info!("NATS: {event}");
+			}
+			_ => {}
+		});
+		let client = client.await?;
+		let others = status::all(&client).await?;
+		if others.iter().any(|other| other.node == node) {
+			return Err(CliError::Unable(format!("there is a node {node} already: give another --node-name")));
+		}
+		let jetstream = jetstream::new(client.clone());
+		let packages = Packages::open(&jetstream, key, others.is_empty()).await?;
+		let queue = Queue::open(&jetstream, retry).await?;
+		let cluster = Cluster {
+			node,
+			client,
+			jetstream,
+			pool,
+			store,
+			functions,
+			deploys,
+			packages,
+			queue,
+			slots,
+			draining: watch::Sender::new(false),
+			callers: Mutex::default(),
+			growing: Mutex::default(),
+			calls: AtomicU64::default(),
+		};
+		let cluster = Arc::new(cluster);
+		cluster.load().await?;
+		cluster.clone().work().await.map_err(|e| CliError::Unable(format!("NATS: {e}")))?;
+		Ok(cluster)
+	}
+
+	/// Begins to hear what is asked of this node.
+	async fn work(self: Arc<Self>) -> std::result::Result<(), async_nats::Error> {
+		let own = |what: &str| wire::own(&self.node, what);
+		let gone = self.client.subscribe(own("gone.*")).await?;
+		let bids = self.client.subscribe(wire::bid("*", "*")).await?;
+		let telling = self.clone();
+		let service = self.client.service_builder().description(format!("node {}", self.node));
+		let service = service
+			.stats_handler(move |_, _| serde_json::json!(telling.state()))
+			.start(SERVICE, env!("CARGO_PKG_VERSION"))
+			.await?;
+		let endpoint = |what: &str| service.endpoint_builder().name(what).add(own(what));
+		let message = |asked: Request| asked.message;
+		let run = endpoint("run").await?.map(message);
+		let warm = endpoint("warm").await?.map(message);
+		let drain = endpoint("drain").await?.map(message);
+		tokio::spawn(self.clone().obey(gone, Self::gone));
+		tokio::spawn(self.clone().obey(bids, Self::bid_for));
+		tokio::spawn(self.clone().obey(run, Self::run_for));
+		tokio::spawn(self.clone().obey(warm, Self::warm_for));
+		let draining = self.clone().obey(drain, Self::drain_for);
+		tokio::spawn(async move {
+			draining.await;
+			drop(service);
+		});
+		tokio::spawn(self.clone().offer());
+		tokio::spawn(self.clone().watch());
+		tokio::spawn(self.clone().take_events());
+		Ok(())
+	}
+
+	/// Whether NATS is there.
+	fn connected(&self) -> Result<()> {
+		match self.client.connection_state() {
+			State::Connected => Ok(()),
+			_ => Err(wire::away("this node has no connection, and tries to make one")),
+		}
+	}
+
+	fn is_draining(&self) -> bool {
+		*self.draining.borrow()
+	}
+
+	fn state(&self) -> status::Node {
+		let free = self.pool.slots.available_permits();
+		let functions = crate::locked(&self.functions);
+		let warm = functions.iter().filter(|(_, function)| function.is_warm());
+		status::Node {
+			node: self.node.clone(),
+			state: match self.is_draining() {
+				false => "ready",
+				true if free < self.slots as usize => "draining",
+				true => "drained",
+			}
+			.into(),
+			warm: warm.map(|(name, _)| name.clone()).collect(),
+			free,
+			slots: self.slots,
+			calls: self.calls.load(Relaxed),
+			memory: status::free_memory(),
+		}
+	}
+
+	/// Takes no new calls and events from now on, and returns when none runs any more.
+	async fn drain(&self) {
+		self.draining.send_replace(true);
+		// What waits here for a slot comes first. Each call ends by its function's limit.
+		let _ = self.pool.slots.acquire_many(self.slots).await;
+	}
+
+	/// Drains this node when `SIGTERM` comes, and returns then.
+	pub async fn drained_by_signal(&self) {
+		signals(1).await;
+		info!("node {} is being drained, and ends then", self.node);
+		self.drain().await;
+	}
+}
+
+/// Returns when so many `SIGTERM` have come.
+pub async fn signals(count: usize) {
+	let mut signals = signal(SignalKind::terminate()).expect("the kernel takes a handler of SIGTERM");
+	for _ in 0..count {
+		signals.recv().await;
+	}
+}

@@ -1,0 +1,290 @@
+//! Functions, as all nodes have them: configurations in a bucket that each node watches, packages in another one from
+//! which it fetches what it is to warm.
+
+use super::secrets::Key;
+use super::wire::away;
+use super::{Cluster, streams};
+use crate::error::{ApiError, Result};
+use crate::locked;
+use crate::pool::Function;
+use crate::store::Config;
+use async_nats::jetstream::Context;
+use async_nats::jetstream::kv::{self, Entry, Operation, UpdateErrorKind};
+use async_nats::jetstream::object_store::ObjectStore;
+use axum::body::Bytes;
+use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
+use flashfork_terminal::CliError;
+use futures_util::{StreamExt, TryStreamExt};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::sync::Mutex as AsyncMutex;
+use tracing::error;
+
+/// Where it is noted whether nodes have a key. Functions' keys are OWNER.NAME.
+const KEY: &str = "key";
+/// What is sealed there.
+const KEY_TEST: &str = "flashfork";
+
+/// A function in the bucket.
+#[derive(Serialize, Deserialize)]
+struct Record {
+	/// A `Config` without secrets, in JSON: secrets open with this very text alone, which names the package's digest.
+	config: String,
+	/// Sealed, in base64.
+	secrets: Option<String>,
+}
+
+/// The two buckets.
+pub struct Packages {
+	configs: kv::Store,
+	objects: ObjectStore,
+	key: Option<Key>,
+	/// Of each function that was ever seen the last revision of its key.
+	seen: Mutex<BTreeMap<String, u64>>,
+	/// One at a time: packages are large.
+	fetches: AsyncMutex<()>,
+}
+
+impl Packages {
+	/// `alone`: there is no other node.
+	pub async fn open(jetstream: &Context, key: Option<Key>, alone: bool) -> std::result::Result<Packages, CliError> {
+		let configs = streams::bucket(jetstream, "flashfork_functions", Duration::ZERO).await?;
+		let objects = streams::objects(jetstream, "flashfork_packages").await?;
+		let noted = configs.entry(KEY).await.map_err(streams::unable)?;
+		let unable = |why: &str| Err(CliError::Unable(why.into()));
+		match (&key, noted) {
+			(None, Some(_)) => {
+				return unable("the nodes of this cluster have a --cluster-key: give it to this one, too");
+			}
+			(Some(key), Some(noted)) if key.open(KEY, &noted.value).as_deref() != Some(KEY_TEST.as_bytes()) => {
+				return unable("the nodes of this cluster have another --cluster-key");
+			}
+			(Some(_), None) if !alone => {
+				return unable("the nodes of this cluster have no --cluster-key: end them all, and start them with it");
+			}
+			(Some(key), None) => {
+				let sealed = key.seal(KEY, KEY_TEST.as_bytes());
+				configs.create(KEY, sealed.into()).await.map_err(streams::unable)?;
+			}
+			_ => {}
+		}
+		Ok(Packages { configs, objects, key, seen: Mutex::default(), fetches: AsyncMutex::default() })
+	}
+
+	fn record(&self, config: &Config) -> Result<Record> {
+		let mut plain = config.clone();
+		let secrets = std::mem::take(&mut plain.secrets);
+		let text = serde_json::to_string(&plain).map_err(ApiError::service)?;
+		let sealed = match &self.key {
+			_ if secrets.is_empty() => None,
+			None => {
+				return Err(ApiError::invalid(
+					"secrets would lie in NATS for all to read who may ask it: give all nodes a --cluster-key",
+				));
+			}
+			Some(key) => {
+				Some(BASE64.encode(key.seal(&text, &serde_json::to_vec(&secrets).map_err(ApiError::service)?)))
+			}
+		};
+		Ok(Record { config: text, secrets: sealed })
+	}
+
+	fn read(&self, key: &str, value: &[u8]) -> Result<Config> {
+		let bad = |why: &str| ApiError::service(format!("{key} in the bucket of functions is left out: {why}"));
+		let record: Record = serde_json::from_slice(value).map_err(|e| bad(&e.to_string()))?;
+		let mut config: Config = serde_json::from_str(&record.config).map_err(|e| bad(&e.to_string()))?;
+		config.check_known().map_err(|e| bad(&e.why))?;
+		if config_key(&config) != key {
+			return Err(bad("it has another one's name"));
+		}
+		if let Some(sealed) = record.secrets {
+			let opened = BASE64.decode(sealed).ok().zip(self.key.as_ref());
+			let opened = opened.and_then(|(sealed, key)| key.open(&record.config, &sealed));
+			let opened = opened
+				.ok_or_else(|| bad("its secrets are sealed with another --cluster-key, or for another package"))?;
+			config.secrets = serde_json::from_slice(&opened).map_err(|e| bad(&e.to_string()))?;
+		}
+		Ok(config)
+	}
+}
+
+fn config_key(config: &Config) -> String {
+	format!("{}.{}", config.owner, config.function_name)
+}
+
+impl Cluster {
+	/// Whether a function could be deployed with these secrets, before it is warmed.
+	pub fn may_have(&self, config: &Config) -> Result<()> {
+		self.connected()?;
+		self.packages.record(config).map(drop)
+	}
+
+	/// Makes a function that is warm here all nodes'.
+	pub async fn deploy(&self, function: Arc<Function>, package: &[u8]) -> Result<()> {
+		let (packages, config) = (&self.packages, &function.config);
+		let key = config_key(config);
+		let record = serde_json::to_vec(&packages.record(config)?).map_err(ApiError::service)?;
+		let old = packages.configs.entry(&key).await.map_err(away)?;
+		let object = config.revision_id.as_str();
+		packages.objects.put(object, &mut &*package).await.map_err(away)?;
+		let last = old.as_ref().map_or(0, |old| old.revision);
+		let put = packages.configs.update(&key, record.into(), last).await;
+		let at = match put {
+			Ok(at) => at,
+			Err(e) => {
+				let _ = packages.objects.delete(object).await;
+				return Err(match e.kind() {
+					UpdateErrorKind::WrongLastRevision => {
+						ApiError::conflict("somebody else has deployed or undeployed this function at the same time")
+					}
+					_ => away(e),
+				});
+			}
+		};
+		self.put(function, at);
+		if let Some(old) = old.filter(|old| old.operation == Operation::Put)
+			&& let Ok(old) = packages.read(&key, &old.value)
+		{
+			self.drop_package(&old).await;
+		}
+		Ok(())
+	}
+
+	/// Takes a function from all nodes.
+	pub async fn undeploy(&self, config: &Config) -> Result<()> {
+		let key = config_key(config);
+		let configs = &self.packages.configs;
+		let entry = configs.entry(&key).await.map_err(away)?;
+		let entry = entry.filter(|entry| entry.operation == Operation::Put);
+		let entry = entry.ok_or_else(|| ApiError::not_found("somebody else has undeployed this function"))?;
+		configs.delete_expect_revision(&key, Some(entry.revision)).await.map_err(away)?;
+		self.take(Entry { operation: Operation::Delete, revision: entry.revision + 1, ..entry.clone() });
+		if let Ok(config) = self.packages.read(&key, &entry.value) {
+			self.drop_package(&config).await;
+		}
+		Ok(())
+	}
+
+	async fn drop_package(&self, config: &Config) {
+		if let Err(e) = self.packages.objects.delete(&config.revision_id).await {
+			error!("a package of {} that is not needed any more stays in NATS: {e}", config.full_name());
+		}
+	}
+
+	/// A function; asks NATS for one that this node has not heard of.
+	pub async fn find(&self, owner: &str, name: &str) -> Result<Option<Arc<Function>>> {
+		let here = || locked(&self.functions).get(&format!("{owner}:{name}")).cloned();
+		if let Some(function) = here() {
+			return Ok(Some(function));
+		}
+		self.connected()?;
+		if let Some(entry) = self.packages.configs.entry(format!("{owner}.{name}")).await.map_err(away)? {
+			self.take(entry);
+		}
+		Ok(here())
+	}
+
+	/// All that the bucket has now; their packages are here if the last server had them. Others' go.
+	pub async fn load(&self) -> std::result::Result<(), CliError> {
+		let configs = &self.packages.configs;
+		let keys: Vec<_> =
+			configs.keys().await.map_err(streams::unable)?.try_collect().await.map_err(streams::unable)?;
+		for key in keys {
+			if let Some(entry) = configs.entry(key).await.map_err(streams::unable)? {
+				self.take(entry);
+			}
+		}
+		let functions = locked(&self.functions);
+		for name in self.store.names() {
+			let keep: Vec<_> = functions.get(&name).iter().map(|function| &function.config).collect();
+			self.store.tidy(&name, &keep);
+		}
+		Ok(())
+	}
+
+	/// Follows the bucket.
+	pub async fn watch(self: Arc<Self>) {
+		loop {
+			// A watch goes on by itself when the connection is back; should it end, all is looked at again.
+			if let Ok(mut watch) = self.packages.configs.watch_with_history(">").await {
+				while let Some(Ok(entry)) = watch.next().await {
+					self.take(entry);
+				}
+			}
+			tokio::time::sleep(Duration::from_secs(1)).await;
+		}
+	}
+
+	/// Takes note of what the bucket has, or had.
+	fn take(&self, entry: Entry) {
+		let Some((owner, name)) = entry.key.split_once('.') else { return };
+		let full = format!("{owner}:{name}");
+		let config = match entry.operation {
+			Operation::Put => self.packages.read(&entry.key, &entry.value),
+			Operation::Delete | Operation::Purge => {
+				if self.is_newer(&full, entry.revision) {
+					let old = locked(&self.functions).remove(&full);
+					self.tidy(full, old);
+				}
+				return;
+			}
+		};
+		match config {
+			Ok(config) => self.put(Arc::new(Function::new(config)), entry.revision),
+			Err(e) => {
+				if self.is_newer(&full, entry.revision) {
+					error!("{}", e.why);
+				}
+			}
+		}
+	}
+
+	/// Takes a function into service that the bucket has since this revision.
+	fn put(&self, function: Arc<Function>, at: u64) {
+		let name = function.config.full_name();
+		// One that was deployed here is warm, and may have been seen in the bucket before.
+		if self.is_newer(&name, at) || function.is_warm() && locked(&self.packages.seen).get(&name) == Some(&at) {
+			let old = locked(&self.functions).insert(name.clone(), function);
+			self.tidy(name, old);
+		}
+	}
+
+	fn is_newer(&self, name: &str, revision: u64) -> bool {
+		let mut seen = locked(&self.packages.seen);
+		let last = seen.entry(name.to_owned()).or_default();
+		let newer = revision > *last;
+		*last = revision.max(*last);
+		newer
+	}
+
+	/// Removes packages of a function's; calls of the old one may run on. Not while one is being deployed here.
+	fn tidy(&self, name: String, old: Option<Arc<Function>>) {
+		self.pool.changed.notify_one();
+		let (store, functions, deploys) = (self.store.clone(), self.functions.clone(), self.deploys.clone());
+		tokio::spawn(async move {
+			let _none = deploys.lock().await;
+			let now = locked(&functions).get(&name).cloned();
+			let old = old.filter(|_| now.is_some());
+			let keep: Vec<_> = now.iter().chain(&old).map(|function| &function.config).collect();
+			store.tidy(&name, &keep);
+		});
+	}
+
+	/// Sees to it that a function's package is here.
+	pub async fn fetch(&self, config: &Config) -> Result<()> {
+		let _one = self.packages.fetches.lock().await;
+		if config.code(&self.pool.state).exists() {
+			return Ok(());
+		}
+		self.connected()?;
+		let mut object = self.packages.objects.get(&config.revision_id).await.map_err(away)?;
+		let mut package = Vec::new();
+		object.read_to_end(&mut package).await.map_err(away)?;
+		let (store, config, package) = (self.store.clone(), config.clone(), Bytes::from(package));
+		let done = tokio::task::spawn_blocking(move || store.fetched(&config, &package)).await;
+		done.map_err(ApiError::service)?
+	}
+}

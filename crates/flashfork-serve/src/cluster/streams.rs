@@ -1,0 +1,94 @@
+//! What JetStream keeps for a cluster: made by the first node, on three servers where there are as many.
+
+use async_nats::jetstream::context::CreateStreamErrorKind::{self, JetStream};
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType, Stream};
+use async_nats::jetstream::{Context, ErrorCode, kv, object_store};
+use flashfork_terminal::CliError;
+use std::time::Duration;
+use tracing::error;
+
+const REPLICAS: usize = 3;
+/// How often, and how many seconds apart, a stream is asked for at a node's start while JetStream elects somebody.
+const TRIES: u32 = 30;
+
+/// A bucket of keys and values, which are kept for so long; zero is for ever.
+pub async fn bucket(jetstream: &Context, name: &str, max_age: Duration) -> Result<kv::Store, CliError> {
+	let config = Config {
+		max_messages_per_subject: 1,
+		allow_rollup: true,
+		deny_delete: true,
+		discard: DiscardPolicy::New,
+		max_age,
+		..plain(format!("KV_{name}"), vec![format!("$KV.{name}.>")])
+	};
+	stream(jetstream, config).await?;
+	jetstream.get_key_value(name).await.map_err(unable)
+}
+
+/// A bucket of packages.
+pub async fn objects(jetstream: &Context, name: &str) -> Result<object_store::ObjectStore, CliError> {
+	let config = Config {
+		allow_rollup: true,
+		discard: DiscardPolicy::New,
+		..plain(format!("OBJ_{name}"), ["C", "M"].map(|kind| format!("$O.{name}.{kind}.>")).into())
+	};
+	stream(jetstream, config).await?;
+	jetstream.get_object_store(name).await.map_err(unable)
+}
+
+/// One in files. Unlike those that the client makes it is read where it is written (no `allow_direct`): what was put
+/// into it is there for whoever asks next.
+pub fn plain(name: String, subjects: Vec<String>) -> Config {
+	Config { name, subjects, storage: StorageType::File, num_replicas: REPLICAS, ..Config::default() }
+}
+
+/// Makes it unless it is there; one that was made before there were three servers is on three from now on.
+pub async fn stream(jetstream: &Context, config: Config) -> Result<Stream, CliError> {
+	let mut why = String::new();
+	for _ in 0..TRIES {
+		match jetstream.get_stream(&config.name).await {
+			Ok(stream) => {
+				let there = stream.cached_info().config.clone();
+				// A server alone takes any number, and keeps one.
+				if there.num_replicas < REPLICAS && jetstream.client().server_info().cluster.is_some() {
+					let more = Config { num_replicas: REPLICAS, ..there };
+					if let Err(e) = jetstream.update_stream(&more).await {
+						error!("{} stays on one NATS server: {e}", config.name);
+					}
+				}
+				return Ok(stream);
+			}
+			Err(e) => match e.kind() {
+				GetStreamErrorKind::JetStream(e) if e.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+					match create(jetstream, &config).await {
+						Ok(()) => continue,
+						Err(kind) => why = kind.to_string(),
+					}
+				}
+				_ => why = e.to_string(),
+			},
+		}
+		tokio::time::sleep(Duration::from_secs(1)).await;
+	}
+	Err(unable(format!("{why}; nodes need JetStream, switched on in the servers' configuration")))
+}
+
+async fn create(jetstream: &Context, config: &Config) -> Result<(), CreateStreamErrorKind> {
+	let few =
+		[ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED, ErrorCode::CLUSTER_NO_PEERS, ErrorCode::INSUFFICIENT_RESOURCES];
+	for num_replicas in [REPLICAS, 1] {
+		match jetstream.create_stream(Config { num_replicas, ..config.clone() }).await.map_err(|e| e.kind()) {
+			Ok(_) => return Ok(()),
+			// Another node was faster.
+			Err(JetStream(e)) if e.error_code() == ErrorCode::STREAM_NAME_EXIST => return Ok(()),
+			Err(JetStream(e)) if num_replicas > 1 && few.contains(&e.error_code()) => {}
+			Err(e) => return Err(e),
+		}
+	}
+	Ok(())
+}
+
+pub fn unable(why: impl std::fmt::Display) -> CliError {
+	CliError::Unable(format!("NATS: {why}"))
+}

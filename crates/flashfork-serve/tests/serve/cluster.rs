@@ -1,0 +1,370 @@
+//! Many servers as one, by a real NATS server.
+
+use crate::common::{ONE, SERVE, Server, answer, runs, until};
+use crate::events::{result, send};
+use crate::nats::Nats;
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What is a template's alone: two calls in clones of one answer alike.
+fn born(server: &Server) -> Value {
+	let (told, failed) = server.call("f", &json!({ "do": "born" }));
+	assert!(!failed, "{told}");
+	told
+}
+
+fn status_of(server: &Server, event: &Value) -> (u16, String, String) {
+	let path = "/2015-03-31/functions/f/invocations";
+	let (status, headers, body) = server.ask("POST", path, "", event.to_string().as_bytes());
+	(status, headers, String::from_utf8(body).unwrap())
+}
+
+fn signal(process: u32, signal: &str) {
+	assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn a_function_is_deployed_and_called_at_any_node() {
+	let nats = Nats::start("anywhere", "");
+	let [one, two] = nats.nodes("anywhere", &[]);
+	one.deploy("f", &["--timeout", "20", "--env", "PLAIN=1"]);
+	// It is warm at the first alone: there it runs.
+	let first = born(&one);
+	assert_eq!(born(&two), first);
+	nats.until_node("n1", 2, "local:f");
+	nats.until_node("n2", 2, "32/32");
+	two.boto(
+		r#"
+import base64
+context = base64.b64encode(json.dumps({"custom": {"a": "ä"}}).encode()).decode()
+answer = client.invoke(FunctionName="f", Payload=json.dumps({"a": ["ä", 1]}), LogType="Tail", ClientContext=context)
+assert json.load(answer["Payload"]) == {"a": ["ä", 1]} and "FunctionError" not in answer, answer
+log = base64.b64decode(answer["LogResult"]).decode()
+assert "said by f\n" in log and log.startswith("START RequestId: " + answer["ResponseMetadata"]["RequestId"]), log
+answer = client.invoke(FunctionName="f", Payload='{"do": "fail"}')
+assert answer["FunctionError"] == "Unhandled" and json.load(answer["Payload"])["errorType"] == "ValueError"
+answer = client.invoke(FunctionName="f", Payload='{"do": "context"}', ClientContext=context)
+assert json.load(answer["Payload"]) == {"a": "ä"}
+assert [f["FunctionName"] for f in client.list_functions()["Functions"]] == ["f"]
+"#,
+	);
+	// A message of NATS's has a megabyte, unless more is set.
+	let (status, _, why) = status_of(&two, &json!({ "a": "x".repeat(2 << 20) }));
+	assert!(status == 413 && why.contains("max_payload: 8MB"), "{status} {why}");
+	let (status, _, why) = status_of(&two, &json!({ "a": vec![1; 400_000] }));
+	assert!(status == 413 && why.contains("max_payload: 8MB"), "{status} {why}");
+	assert_eq!(status_of(&one, &json!({ "a": "x".repeat(2 << 20) })).0, 200);
+	// Deployed anew at the other, it is the new one everywhere; undeployed, nowhere.
+	two.deploy("f", &["--timeout", "20", "--env", "PLAIN=2"]);
+	until("the first still has the old one", || born(&one)[1] == "2");
+	assert_ne!(born(&one), first);
+	assert!(one.command(&["undeploy", "f"]).status.success());
+	until("the second still has it", || status_of(&two, &json!({})).0 == 404);
+	let packages = |server: &Server| fs::read_dir(server.state.join("code/local:f")).map_or(0, Iterator::count);
+	until("a package is left", || packages(&one) + packages(&two) == 0);
+	one.deploy("f", &[]);
+	assert_eq!(status_of(&two, &json!({})).0, 200);
+}
+
+#[test]
+fn the_best_of_those_who_bid_warms_what_is_warm_nowhere() {
+	let nats = Nats::start("bids", "");
+	let [mut one, two] = nats.nodes("bids", &[]);
+	one.deploy("f", &["--timeout", "20"]);
+	let first = born(&one);
+	one.kill();
+	// Its package comes from NATS.
+	let second = born(&two);
+	assert_ne!(first, second);
+	one.kill_and_start_again();
+	// It has its package, and warms it by itself.
+	nats.until_node("n1", 2, "local:f");
+	assert_eq!(born(&two), second);
+	assert_ne!(born(&one), second);
+}
+
+#[test]
+fn a_full_node_has_others_work() {
+	let nats = Nats::start("full", "");
+	let [one, two] = nats.nodes("full", &["--concurrency", "1", "--queue", "0"]);
+	one.deploy("f", &["--timeout", "100"]);
+	let words = [1, 2].map(|n| format!("full{}-{n}", std::process::id()));
+	let first = one.sleeper(&words[0]);
+	let second = one.ask_sleeper(&words[1]);
+	until("the second has not taken it", || runs(&format!("sleep-{}", words[1])));
+	for server in [&one, &two] {
+		let (status, headers, _) = status_of(server, &json!({}));
+		assert!(status == 429 && headers.contains("retry-after: 1"), "{status} {headers}");
+	}
+	drop((first, second));
+	// Whoever goes away ends a call wherever it runs.
+	until("they run on", || !words.iter().any(|word| runs(word)));
+	for server in [&one, &two] {
+		until("its slot stays taken", || status_of(server, &json!({})).0 == 200);
+	}
+}
+
+#[test]
+fn a_killed_node_is_an_error_of_its_calls_alone() {
+	let nats = Nats::start("killed", "");
+	let [mut one, mut two] = nats.nodes("killed", &[]);
+	let word = format!("node{}", std::process::id());
+	one.deploy("f", &["--timeout", "100", "--env", &format!("MARK={word}")]);
+	let mut call = two.sleeper(&word);
+	one.kill();
+	let (status, headers, why) = answer(&mut call);
+	assert!(status == 504 && headers.contains("x-amzn-errortype: serviceexception"), "{status} {headers}");
+	assert!(String::from_utf8(why).unwrap().contains("n1 had begun"));
+	until("something still runs", || !runs(&word));
+	// The next is warmed by who is left.
+	let left = born(&two);
+	one.kill_and_start_again();
+	nats.until_node("n1", 2, "local:f");
+	let back = born(&one);
+	assert_ne!(left, back);
+	// A node that goes has nobody work for it. What it asks runs at the other when its own is not warm.
+	assert!(nats.cluster(&["drain", "n2"]).status.success());
+	assert_eq!(born(&two), back);
+	let other = format!("asker{}", std::process::id());
+	let _asked = two.sleeper(&other);
+	two.kill();
+	until("it runs on", || !runs(&other));
+	assert_eq!(born(&one), back);
+}
+
+#[test]
+fn a_node_that_stands_still_is_left_out_until_it_goes_on() {
+	let nats = Nats::start("still", "");
+	let [one, two] = nats.nodes("still", &[]);
+	one.deploy("f", &["--timeout", "20"]);
+	let first = born(&two);
+	signal(one.process.id(), "-STOP");
+	// Until NATS has noticed calls go there, and fail.
+	until("it is waited for", || status_of(&two, &json!({})).0 == 200);
+	assert_ne!(born(&two), first);
+	signal(one.process.id(), "-CONT");
+	nats.until_node("n1", 1, "ready");
+	assert_eq!(born(&one), first);
+	// What came late has not run: these were the first call and the last.
+	nats.until_node("n1", 4, "2");
+}
+
+#[test]
+fn events_have_one_result_whoever_runs_them() {
+	let nats = Nats::start("events", "");
+	let [one, two] = nats.nodes("events", &["--event-retry", "0"]);
+	one.deploy("f", &["--timeout", "20"]);
+	let mut ids: Vec<_> = (0..20).map(|n| send(if n % 2 == 0 { &one } else { &two }, &json!({ "n": n }))).collect();
+	ids.push(send(&two, &json!({ "do": "leave" })));
+	until("no result", || ids.iter().all(|id| result(&two, id)["Status"] != "Pending"));
+	let bad = result(&one, &ids.pop().unwrap());
+	assert_eq!((&bad["Status"], &bad["Attempts"]), (&json!("Failed"), &json!(3)));
+	assert!(bad["Payload"].as_str().unwrap().contains("Runtime.ExitError"), "{bad}");
+	for (n, id) in ids.iter().enumerate() {
+		let good = result(&one, id);
+		assert_eq!((&good["Status"], &good["Attempts"]), (&json!("Succeeded"), &json!(1)));
+		assert_eq!(good["Payload"], json!(format!("{{\"n\": {n}}}")));
+	}
+	let unknown = one.command(&["invoke", "f", "--result", "0-0"]);
+	assert!(!unknown.status.success() && String::from_utf8(unknown.stderr).unwrap().contains("no such event"));
+}
+
+#[test]
+fn a_killed_node_uses_up_no_attempt_of_an_event() {
+	let nats = Nats::start("attempts", "");
+	let [mut one, two] = nats.nodes("attempts", &["--event-retry", "0"]);
+	one.deploy("f", &["--timeout", "8"]);
+	let word = format!("event{}", std::process::id());
+	let id = send(&two, &json!({ "do": "fork", "word": word, "then": "sleep" }));
+	until("it never began", || runs(&format!("sleep-{word}")));
+	one.kill();
+	until("no result", || result(&two, &id)["Status"] != "Pending");
+	let ended = result(&two, &id);
+	assert_eq!((&ended["Status"], &ended["Attempts"]), (&json!("Failed"), &json!(3)));
+	// All of these were the second's.
+	let log = String::from_utf8(two.command(&["logs", "f"]).stdout).unwrap();
+	assert_eq!(log.matches(&format!("START RequestId: {id}")).count(), 3, "{log}");
+	until("something still runs", || !runs(&word));
+}
+
+#[test]
+fn a_drained_node_ends_its_work_and_passes_on_what_it_is_asked() {
+	let nats = Nats::start("drain", "");
+	let [mut one, two] = nats.nodes("drain", &[]);
+	one.deploy("f", &["--timeout", "15"]);
+	let first = born(&one);
+	let word = format!("drained{}", std::process::id());
+	let mut call = two.sleeper(&word);
+	let draining = nats.cluster_command(&["drain", "n1"]).stdout(Stdio::piped()).spawn().unwrap();
+	nats.until_node("n1", 1, "draining");
+	// Its front has the other warm what it had.
+	let second = born(&one);
+	assert_ne!(second, first);
+	let (status, _, body) = answer(&mut call);
+	assert!(status == 200 && String::from_utf8(body).unwrap().contains("Sandbox.Timedout"));
+	let done = draining.wait_with_output().unwrap();
+	assert!(done.status.success() && done.stdout == b"n1 is drained\n", "{done:?}");
+	nats.until_node("n1", 1, "drained");
+	assert_eq!(born(&one), second);
+	let nobody = nats.cluster(&["drain", "n3"]);
+	assert!(String::from_utf8(nobody.stderr).unwrap().contains("there is no node n3"));
+	// Started again it takes part; a signal to end drains it, too, and what it was asked is answered.
+	one.kill_and_start_again();
+	nats.until_node("n1", 2, "local:f");
+	let third = born(&one);
+	let word = format!("ended{}", std::process::id());
+	let mut call = one.sleeper(&word);
+	signal(one.process.id(), "-TERM");
+	nats.until_node("n1", 1, "draining");
+	assert_eq!(born(&one), second);
+	assert_ne!(second, third);
+	let (status, _, body) = answer(&mut call);
+	assert!(status == 200 && String::from_utf8(body).unwrap().contains("Sandbox.Timedout"));
+	assert!(one.process.wait().unwrap().success());
+	assert_eq!(born(&two), second);
+}
+
+#[test]
+fn without_nats_what_is_warm_still_runs() {
+	let mut nats = Nats::start("away", "");
+	let [one, two] = nats.nodes("away", &["--event-retry", "0"]);
+	one.deploy("f", &["--timeout", "20"]);
+	let first = born(&two);
+	nats.kill();
+	until("it has not seen that", || {
+		let (status, headers, why) = status_of(&two, &json!({}));
+		status == 503 && headers.contains("x-amzn-errortype: serviceexception") && why.contains("NATS")
+	});
+	assert_eq!(born(&one), first);
+	let done = two.deploy_as(None, "g", &[]);
+	assert!(String::from_utf8(done.stderr).unwrap().contains("NATS"));
+	nats.start_again();
+	until("it does not come back", || status_of(&two, &json!({})).0 == 200);
+	// So do events, and what nodes hear of each other.
+	let id = send(&two, &json!({ "a": 1 }));
+	until("no result", || result(&two, &id)["Status"] == "Succeeded");
+	one.deploy("g", &["--timeout", "20"]);
+	until("the second has not heard of it", || {
+		String::from_utf8(two.command(&["functions"]).stdout).unwrap().contains("g  handlers.handler")
+	});
+}
+
+/// A file of mode 600 in a directory that functions don't see.
+fn closed(state: &Path, name: &str, bytes: &[u8]) -> String {
+	let directory = state.with_extension("closed");
+	fs::create_dir_all(&directory).unwrap();
+	let place = if rustix::process::geteuid().is_root() { &directory } else { state };
+	fs::create_dir_all(place).unwrap();
+	let path = place.join(name);
+	fs::write(&path, bytes).unwrap();
+	fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+	path.to_str().unwrap().to_owned()
+}
+
+/// What a server says that doesn't start.
+fn refusal(state: &Path, options: &[&str]) -> String {
+	let mut command = Command::new(SERVE);
+	command.args(["serve", "--listen", "127.0.0.1:0", "--python", "python3", "--state"]).arg(state).args(options);
+	let done = command.output().unwrap();
+	assert!(!done.status.success(), "{done:?}");
+	String::from_utf8(done.stderr).unwrap()
+}
+
+#[test]
+fn secrets_lie_in_nats_sealed_or_not_at_all() {
+	let nats = Nats::start("secrets", "");
+	let url = nats.url();
+	let alone = nats.node("secrets", "n0", &[]);
+	let done = alone.deploy_as(None, "f", &["--secret", "SECRET=word-of-the-secret"]);
+	assert!(String::from_utf8(done.stderr).unwrap().contains("--cluster-key"));
+	// A node's directory, and its options with a key of these bytes.
+	let with = |node: &str, key: &[u8]| {
+		let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-secrets-{node}"));
+		let key = closed(&state, "key", key);
+		(state, ["--nats", &url, "--node-name", node, "--cluster-key", &key].map(str::to_owned))
+	};
+	let refused = |node: &str, key: &[u8]| {
+		let (state, options) = with(node, key);
+		refusal(&state, &options.each_ref().map(String::as_str))
+	};
+	// A cluster has a key from its beginning, or none.
+	assert!(refused("n3", &[1; 32]).contains("have no --cluster-key"));
+	drop(alone);
+	until("its service is still there", || nats.status("n0").is_empty());
+	let [mut one, two] = ["n1", "n2"].map(|node| {
+		let (_, options) = with(node, &[1; 32]);
+		Server::keep(&format!("secrets-{node}"), &options.each_ref().map(String::as_str))
+	});
+	assert!(refused("n3", &[2; 32]).contains("another --cluster-key"));
+	assert!(refusal(&with("n3", &[]).0, &["--nats", &url, "--node-name", "n3"]).contains("have a --cluster-key"));
+	assert!(refused("n3", &[1; 31]).contains("32 random bytes"));
+	one.deploy("f", &["--secret", "SECRET=word-of-the-secret", "--timeout", "20"]);
+	one.kill();
+	let (found, failed) = two.call("f", &json!({ "do": "look", "state": two.state.canonicalize().unwrap() }));
+	assert!(!failed && found["secret"] == "word-of-the-secret" && found["warmed_with"][0].is_null(), "{found}");
+	let lies = |word: &str| {
+		let found = Command::new("grep").args(["-rq", word]).arg(nats.directory.join("jetstream")).status();
+		found.unwrap().code() == Some(0)
+	};
+	assert!(lies("handlers.handler") && !lies("word-of-the-secret"));
+}
+
+#[test]
+fn nodes_are_known_to_nats_and_have_names_of_their_own() {
+	let nats = Nats::start("names", "authorization { user: u, password: nats-password }");
+	let url = nats.url();
+	let state = |name: &str| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-names-{name}"));
+	// What a server with this directory says that is to be a node.
+	let password = |name: &str| closed(&state(name), "password", b"u:nats-password\n");
+	let refused = |name: &str, node: &str, more: &[&str]| {
+		let password = password(name);
+		let options = [&["--nats", &url, "--nats-credentials", &password, "--node-name", node], more].concat();
+		refusal(&state(name), &options)
+	};
+	let own = password("n1");
+	let one = Server::keep("names-n1", &["--nats", &url, "--node-name", "n1", "--nats-credentials", &own]);
+	one.deploy("f", &["--timeout", "20"]);
+	assert!(refused("other", "n1", &[]).contains("there is a node n1 already"));
+	assert!(refused("other", "a.b", &[]).contains("no name for a node"));
+	assert!(refusal(&state("other"), &["--nats", &url]).contains("can't reach NATS"));
+	assert!(refusal(&state("other"), &["--nats", "nats://u:nats-password@127.0.0.1:1"]).contains("command line"));
+	let keys = format!("ID = {{ secret = \"{}\", owner = \"one\", may = [] }}", ONE.1);
+	let keys = closed(&state("other"), "keys", keys.as_bytes());
+	assert!(refusal(&state("other"), &["--nats", &url, "--keys", &keys]).contains("--nats-credentials"));
+	let done = nats.cluster(&["status", "--nats-credentials", &own]);
+	assert!(String::from_utf8(done.stdout).unwrap().contains(" n1     ready   local:f"), "{:?}", done.stderr);
+	assert!(!nats.cluster(&["status"]).status.success());
+	fs::set_permissions(&own, PermissionsExt::from_mode(0o644)).unwrap();
+	let open = nats.cluster(&["status", "--nats-credentials", &own]);
+	assert!(String::from_utf8(open.stderr).unwrap().contains("may be read by others"));
+	// What a server alone has is not a node's.
+	Server::start("names-alone", &[]).deploy("g", &[]);
+	assert!(refused("alone", "n2", &[]).contains("a server alone"));
+}
+
+/// Three NATS servers, of which the events' leader is killed while they run.
+#[test]
+#[ignore = "a minute: make test-all"]
+fn no_event_is_lost_with_a_nats_server() {
+	let mut three = Nats::three("three");
+	let servers = three.iter().map(Nats::url).collect::<Vec<_>>().join(",");
+	let nodes = ["n1", "n2"].map(|name| {
+		Server::start(&format!("three-{name}"), &["--nats", &servers, "--node-name", name, "--event-retry", "0"])
+	});
+	nodes[0].deploy("f", &["--timeout", "20"]);
+	let mut ids = Vec::new();
+	for (round, nats) in three.iter_mut().enumerate() {
+		ids.extend((0..30).map(|i| send(&nodes[i % 2], &json!({ "n": round * 30 + i }))));
+		nats.kill();
+		ids.extend((0..2).map(|i| send(&nodes[i], &json!({ "n": 1000 + i }))));
+		nats.start_again();
+	}
+	until("no result", || ids.iter().all(|id| result(&nodes[1], id)["Status"] != "Pending"));
+	for id in &ids {
+		assert_eq!(result(&nodes[0], id)["Status"], "Succeeded");
+	}
+	assert_eq!(ids.iter().collect::<std::collections::BTreeSet<_>>().len(), 96);
+}

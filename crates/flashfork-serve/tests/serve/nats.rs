@@ -1,0 +1,124 @@
+//! NATS servers, and nodes.
+
+use crate::common::{SERVE, Server, until};
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
+
+/// A NATS server, killed at the end of its test.
+pub struct Nats {
+	process: Child,
+	pub directory: PathBuf,
+	port: u16,
+}
+
+impl Nats {
+	/// One alone, with this in its configuration besides.
+	pub fn start(name: &str, config: &str) -> Nats {
+		let directory = directory(name);
+		let port = free_port();
+		Nats::run(directory, port, config)
+	}
+
+	/// Three of a cluster.
+	pub fn three(name: &str) -> Vec<Nats> {
+		let ports = [(); 3].map(|()| (free_port(), free_port()));
+		let routes: Vec<_> = ports.iter().map(|(_, route)| format!("nats-route://127.0.0.1:{route}")).collect();
+		let one = |(i, (port, route)): (usize, &(u16, u16))| {
+			let cluster =
+				format!("cluster {{ name: c, listen: \"127.0.0.1:{route}\", routes: [{}] }}", routes.join(", "));
+			Nats::run(directory(&format!("{name}-{i}")), *port, &format!("server_name: s{i}\n{cluster}"))
+		};
+		ports.iter().enumerate().map(one).collect()
+	}
+
+	fn run(directory: PathBuf, port: u16, config: &str) -> Nats {
+		let text = format!(
+			"listen: \"127.0.0.1:{port}\"\nping_interval: 2s\nping_max: 2\njetstream {{ store_dir: \"{}\" }}\n{config}\n",
+			directory.join("jetstream").display()
+		);
+		fs::write(directory.join("conf"), text).unwrap();
+		let nats = Nats { process: spawn(&directory), directory, port };
+		nats.wait();
+		nats
+	}
+
+	fn wait(&self) {
+		until("nats-server doesn't listen", || TcpStream::connect(("127.0.0.1", self.port)).is_ok());
+	}
+
+	pub fn url(&self) -> String {
+		format!("nats://127.0.0.1:{}", self.port)
+	}
+
+	pub fn kill(&mut self) {
+		self.process.kill().unwrap();
+		self.process.wait().unwrap();
+	}
+
+	pub fn start_again(&mut self) {
+		self.process = spawn(&self.directory);
+		self.wait();
+	}
+
+	/// A node of this name.
+	pub fn node(&self, test: &str, name: &str, options: &[&str]) -> Server {
+		Server::start(&format!("{test}-{name}"), &[&["--nats", &self.url(), "--node-name", name], options].concat())
+	}
+
+	/// Two nodes.
+	pub fn nodes(&self, test: &str, options: &[&str]) -> [Server; 2] {
+		["n1", "n2"].map(|name| self.node(test, name, options))
+	}
+
+	/// `flashfork cluster`.
+	pub fn cluster(&self, arguments: &[&str]) -> Output {
+		self.cluster_command(arguments).output().unwrap()
+	}
+
+	pub fn cluster_command(&self, arguments: &[&str]) -> Command {
+		let mut command = Command::new(SERVE);
+		command.arg("cluster").args(arguments).args(["--nats", &self.url()]);
+		command
+	}
+
+	/// The line of a node in `flashfork cluster status`, in words.
+	pub fn status(&self, node: &str) -> Vec<String> {
+		let done = self.cluster(&["status"]);
+		assert!(done.status.success(), "{done:?}");
+		let text = String::from_utf8(done.stdout).unwrap();
+		let line = text.lines().find(|line| line.split_whitespace().next() == Some(node)).unwrap_or_default();
+		line.split_whitespace().map(str::to_owned).collect()
+	}
+
+	/// Waits until `flashfork cluster status` has this in a column of a node's, of which the first is its name.
+	pub fn until_node(&self, node: &str, column: usize, text: &str) {
+		until(&format!("{node} is not {text}"), || self.status(node).get(column).is_some_and(|word| word == text));
+	}
+}
+
+impl Drop for Nats {
+	fn drop(&mut self) {
+		self.kill();
+	}
+}
+
+fn directory(name: &str) -> PathBuf {
+	let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nats-{name}"));
+	let _ = fs::remove_dir_all(&directory);
+	fs::create_dir_all(&directory).unwrap();
+	directory
+}
+
+/// One that nobody has now.
+fn free_port() -> u16 {
+	TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn spawn(directory: &Path) -> Child {
+	let log = File::options().create(true).append(true).open(directory.join("log")).unwrap();
+	let mut command = Command::new("nats-server");
+	command.arg("-c").arg(directory.join("conf")).stdout(log.try_clone().unwrap()).stderr(log);
+	command.spawn().expect("nats-server is installed (apt-get install nats-server)")
+}
