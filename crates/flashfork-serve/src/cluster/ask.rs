@@ -6,8 +6,9 @@ use super::{Call, Cluster};
 use crate::error::{ApiError, Result};
 use crate::locked;
 use crate::pool::{Function, Outcome};
-use async_nats::{Client, StatusCode, Subject};
+use async_nats::{Client, Subject};
 use axum::body::Bytes;
+use axum::http::StatusCode;
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use futures_util::StreamExt;
 use ring::digest;
@@ -20,6 +21,8 @@ use tracing::info;
 const BIDS: Duration = Duration::from_millis(50);
 /// How often a call is asked for where the last slot has just gone.
 const TRIES: usize = 8;
+/// How long after a silence NATS is not asked who would take a call of that function. By then its pings tell it.
+const DOUBT: Duration = Duration::from_secs(15);
 /// Nodes whose free memory differs by less are alike, in megabytes.
 const ALIKE: u64 = 256;
 
@@ -61,7 +64,7 @@ pub async fn ask(client: &Client, subject: String, order: &Order, payload: Bytes
 			};
 			return Err(ApiError::lost(format!("{who}: it may have run, or may yet, and is not run again")));
 		};
-		if message.status == Some(StatusCode::NO_RESPONDERS) {
+		if message.status == Some(async_nats::StatusCode::NO_RESPONDERS) {
 			return Ok(Heard::Nobody);
 		}
 		match wire::read(&message) {
@@ -123,14 +126,22 @@ impl Cluster {
 				Err(_) if here => return Ok(None),
 				connected => connected?,
 			}
-			let mut heard = ask(&self.client, wire::run(owner, name), &order(), call.payload.clone()).await?;
+			let doubt = self.doubt(function);
+			let mut heard = match &doubt {
+				None => self.ask_for(function, wire::run(owner, name), &order(), call).await?,
+				Some(Some(node)) => self.ask_for(function, wire::own(node, "run"), &order(), call).await?,
+				Some(None) => Heard::Nobody,
+			};
 			if matches!(heard, Heard::Nobody) {
 				if here && waits {
 					self.grow(function);
 					return Ok(None);
 				}
 				let Some(node) = self.warm_at(function).await? else { return Ok(None) };
-				heard = ask(&self.client, wire::own(&node, "run"), &order(), call.payload.clone()).await?;
+				heard = self.ask_for(function, wire::own(&node, "run"), &order(), call).await?;
+				if doubt.is_some() {
+					self.trust(function, Some(node));
+				}
 			}
 			match heard {
 				Heard::Said(Said::Ran { failed, tail }, payload) => {
@@ -138,10 +149,33 @@ impl Cluster {
 					return Ok(Some(Outcome { payload, failed, tail }));
 				}
 				Heard::Said(..) => return Err(ApiError::service("a node of another version has answered")),
-				Heard::Full | Heard::Nobody => {}
+				Heard::Full | Heard::Nobody => self.trust(function, None),
 			}
 		}
 		Ok(None)
+	}
+
+	/// Asks for a call. Where a node is silent it may stand still, and NATS not have seen that: for a while this node's
+	/// calls of the function go to one that has bid, and nothing to that one.
+	async fn ask_for(&self, function: &Function, subject: String, order: &Order, call: &Call) -> Result<Heard> {
+		let heard = ask(&self.client, subject, order, call.payload.clone()).await;
+		if heard.as_ref().is_err_and(|e| e.status == StatusCode::GATEWAY_TIMEOUT) {
+			locked(&self.doubts).insert(function.config.full_name(), (Instant::now() + DOUBT, None));
+		}
+		heard
+	}
+
+	/// Whether one of the nodes where it is warm may be silent, and who is not.
+	fn doubt(&self, function: &Function) -> Option<Option<String>> {
+		let mut doubts = locked(&self.doubts);
+		doubts.retain(|_, (until, _)| *until > Instant::now());
+		doubts.get(&function.config.full_name()).map(|(_, node)| node.clone())
+	}
+
+	fn trust(&self, function: &Function, node: Option<String>) {
+		if let Some((_, trusted)) = locked(&self.doubts).get_mut(&function.config.full_name()) {
+			*trusted = node;
+		}
 	}
 
 	/// Has the best of the nodes that bid warm a function, and tells which that is.

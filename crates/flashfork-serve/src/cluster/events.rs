@@ -29,7 +29,7 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// After so long without a sign of its node an event is another one's; and how often signs come.
 const SILENCE: Duration = Duration::from_secs(5);
 const SIGN: Duration = Duration::from_secs(1);
-/// How long JetStream may take to elect a leader before an event is refused.
+/// How long JetStream may take to elect a leader.
 const ELECTION: Duration = Duration::from_secs(10);
 /// After which an event is tried again that no node has failed at.
 const SOON: Duration = Duration::from_secs(1);
@@ -184,31 +184,18 @@ impl Cluster {
 			}
 		};
 		let mut signs = interval(SIGN);
-		let mut attempt = std::pin::pin!(self.attempt(&event, slot));
-		let attempt = loop {
+		let mut work = std::pin::pin!(self.work_off(&event, slot));
+		let done = loop {
 			tokio::select! {
-				attempt = &mut attempt => break attempt,
+				done = &mut work => break done,
 				// Should it not be heard, another node takes the event.
 				_ = signs.tick() => drop(message.ack_with(AckKind::Progress).await),
 			}
 		};
-		let done = match attempt {
-			Ok(Attempt::Over(ended)) => self.end(&ended).await,
-			Ok(Attempt::Failed(ended)) if ended.attempts >= ATTEMPTS => self.end(&ended).await,
-			Ok(Attempt::Failed(ended)) => {
-				let count = ended.attempts.to_string();
-				let noted = self.queue.results.put(key(&event.owner, &event.id) + ".failed", count.into()).await;
-				match noted {
-					Ok(_) => return again(&message, Some(self.queue.retry * ended.attempts)).await,
-					Err(e) => Err(away(e)),
-				}
-			}
-			Ok(Attempt::Nothing) => return again(&message, Some(SOON)).await,
-			Err(e) => Err(e),
-		};
 		match done {
-			// Should it not be heard, the event runs again; its result stays.
-			Ok(()) => drop(message.double_ack().await),
+			// Should it not be heard, the event comes again, and has its result.
+			Ok(None) => drop(message.double_ack().await),
+			Ok(Some(delay)) => again(&message, Some(delay)).await,
 			Err(e) => {
 				error!("what has come of an event can't be recorded; it runs again: {e}");
 				again(&message, Some(SOON)).await;
@@ -216,12 +203,27 @@ impl Cluster {
 		}
 	}
 
+	/// Tries an event, and records what has come of it; or else after which time it is to be tried again.
+	async fn work_off(self: &Arc<Self>, event: &Event, slot: OwnedSemaphorePermit) -> Result<Option<Duration>> {
+		match self.attempt(event, slot).await? {
+			Attempt::Nothing => Ok(Some(SOON)),
+			Attempt::Failed(ended) if ended.attempts < ATTEMPTS => {
+				let (key, count) = (key(&event.owner, &event.id) + ".failed", ended.attempts.to_string());
+				let noted = || async { self.queue.results.put(&key, count.clone().into()).await.map_err(away) };
+				patiently(noted).await?;
+				Ok(Some(self.queue.retry * ended.attempts))
+			}
+			Attempt::Over(ended) | Attempt::Failed(ended) => patiently(|| self.end(&ended)).await.map(|()| None),
+		}
+	}
+
 	async fn attempt(self: &Arc<Self>, event: &Event, slot: OwnedSemaphorePermit) -> Result<Attempt> {
 		// It may have run, and not been acknowledged.
-		if let Some(ended) = self.ended(&event.owner, &event.id).await? {
+		if let Some(ended) = patiently(|| self.ended(&event.owner, &event.id)).await? {
 			return Ok(Attempt::Over(ended));
 		}
-		let failed = self.queue.results.entry(key(&event.owner, &event.id) + ".failed").await.map_err(away)?;
+		let key = key(&event.owner, &event.id) + ".failed";
+		let failed = patiently(|| async { self.queue.results.entry(&key).await.map_err(away) }).await?;
 		let failed = failed.and_then(|entry| std::str::from_utf8(&entry.value).ok()?.parse::<u32>().ok());
 		let ended = |status: &str, payload: String| Ended {
 			id: event.id.clone(),
@@ -267,6 +269,17 @@ impl Cluster {
 		match self.queue.results.create(key(&ended.owner, &ended.id), text.into()).await {
 			Err(e) if e.kind() != CreateErrorKind::AlreadyExists => Err(away(e)),
 			_ => Ok(()),
+		}
+	}
+}
+
+/// Does again what NATS has not answered, until JetStream must have elected a leader.
+async fn patiently<T, F: Future<Output = Result<T>>>(work: impl Fn() -> F) -> Result<T> {
+	let until = Instant::now() + ELECTION;
+	loop {
+		match work().await {
+			Err(e) if e.status == StatusCode::SERVICE_UNAVAILABLE && Instant::now() < until => sleep(SIGN / 4).await,
+			done => return done,
 		}
 	}
 }

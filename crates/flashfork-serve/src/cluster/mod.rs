@@ -38,6 +38,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
 use tracing::info;
+use tokio::time::Instant;
 
 /// The name of the service that nodes are.
 const SERVICE: &str = "flashfork";
@@ -118,6 +119,8 @@ pub struct Cluster {
 	callers: Mutex<BTreeMap<String, oneshot::Sender<()>>>,
 	/// Functions that another node is asked to warm, too.
 	growing: Mutex<BTreeSet<String>>,
+	/// Functions of which a call has met with silence: until when, and who has answered since.
+	doubts: Mutex<BTreeMap<String, (Instant, Option<String>)>>,
 	/// Calls that have begun here.
 	calls: AtomicU64,
 }
@@ -160,6 +163,7 @@ impl Cluster {
 			draining: watch::Sender::new(false),
 			callers: Mutex::default(),
 			growing: Mutex::default(),
+			doubts: Mutex::default(),
 			calls: AtomicU64::default(),
 		};
 		let cluster = Arc::new(cluster);
