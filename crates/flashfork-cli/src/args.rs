@@ -42,6 +42,8 @@ pub enum Command {
 	Functions(OtherArgs),
 	/// Remove a function
 	Undeploy(OtherArgs),
+	/// Look after the nodes of a cluster of servers
+	Cluster(OtherArgs),
 	Completions(CompletionsArgs),
 	Man(ManArgs),
 }

@@ -75,7 +75,8 @@ fn work() -> ExitCode {
 		| Command::Invoke(_)
 		| Command::Logs(_)
 		| Command::Functions(_)
-		| Command::Undeploy(_) => unreachable!("these are other programs'"),
+		| Command::Undeploy(_)
+		| Command::Cluster(_) => unreachable!("these are other programs'"),
 	})
 }
 

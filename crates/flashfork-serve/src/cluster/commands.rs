@@ -9,7 +9,7 @@ use axum::body::Bytes;
 use flashfork_terminal::{CliError, output, table};
 use std::process::ExitCode;
 
-/// Look after the nodes of a cluster
+/// Look after the nodes of a cluster of servers
 #[derive(clap::Args)]
 pub struct ClusterArgs {
 	#[command(subcommand)]

@@ -143,6 +143,9 @@ fn a_node_that_stands_still_is_left_out_until_it_goes_on() {
 	one.deploy("f", &["--timeout", "20"]);
 	let first = born(&two);
 	signal(one.process.id(), "-STOP");
+	let threads = || fs::read_dir(format!("/proc/{}/task", one.process.id())).unwrap();
+	let state = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+	until("it goes on", || threads().all(|thread| state(thread.unwrap()).contains(") T ")));
 	// A call that goes there fails; the next ones go elsewhere.
 	until("it is waited for", || status_of(&two, &json!({})).0 == 200);
 	assert_ne!(born(&two), first);
