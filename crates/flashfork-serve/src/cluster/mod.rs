@@ -37,8 +37,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
-use tracing::info;
 use tokio::time::Instant;
+use tracing::info;
 
 /// The name of the service that nodes are.
 const SERVICE: &str = "flashfork";
