@@ -2,7 +2,7 @@
 /*
  * Races between CPUs: threads that spin reading, and asking mincore(), while other threads of their process write,
  * discard, replace and move the same memory, while relatives that share its page tables do the same to theirs, and
- * while the kernel moves its pages. A reader must never see what a relative wrote after the fork between them.
+ * while the kernel moves its pages and takes the swap space away. A reader must never see what a relative wrote after the fork between them.
  *
  *   odf-race [SECONDS]
  *
@@ -12,7 +12,9 @@
 #include "odf_util.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/swap.h>
 #include <time.h>
 
 #define TABLES	3
@@ -176,12 +178,49 @@ static void mover(pid_t of, time_t until)
 	_exit(0);
 }
 
+static void too_long(int signal)
+{
+	(void)signal;
+}
+
+/*
+ * Beside them, where there is swap space: takes it away again and again, with pages there. Were a child that may have
+ * such pages on no list that swapoff walks, swapoff would not end: it is interrupted then, after minutes.
+ */
+static void swapper(pid_t of, time_t until)
+{
+	struct sigaction once = { .sa_handler = too_long };
+	struct iovec all = { area, SIZE };
+	int pidfd = syscall(SYS_pidfd_open, of, 0);
+	char space[256];
+	FILE *swaps = fopen("/proc/swaps", "r");
+
+	if (pidfd < 0 || !swaps || sigaction(SIGALRM, &once, NULL))
+		_exit(3);
+	if (fscanf(swaps, "%*[^\n] %255s", space) != 1)
+		_exit(0);
+	while (now() < until) {
+		/* Fails where the process has ended, or is about to. */
+		syscall(SYS_process_madvise, pidfd, &all, 1, MADV_PAGEOUT, 0);
+		alarm(600);
+		if (swapoff(space)) {
+			printf("# swapoff of %s: %s\n", space, strerror(errno));
+			fflush(stdout);
+			_exit(3);
+		}
+		alarm(0);
+		if (swapon(space, 0))
+			_exit(3);
+	}
+	_exit(0);
+}
+
 int main(int argc, char **argv)
 {
 	time_t until = now() + (argc > 1 ? atol(argv[1]) : 10);
 	long shared, copied, dropped;
+	pid_t beside[2];
 	int bad, status;
-	pid_t beside;
 
 	if (!odf_write_sysctl(1)) {
 		printf("not ok 1 vm.on_demand_fork can't be set\n");
@@ -193,11 +232,14 @@ int main(int argc, char **argv)
 	area = odf_map(TABLES, PROT_READ | PROT_WRITE);
 	if (!area)
 		return 3;
-	beside = fork();
-	if (!beside)
-		mover(getppid(), until);
+	for (int i = 0; i < 2; i++) {
+		beside[i] = fork();
+		if (!beside[i])
+			(i ? swapper : mover)(getppid(), until);
+	}
 	bad = generation(1 << 30, until, 0);
-	bad |= waitpid(beside, &status, 0) != beside || status;
+	for (int i = 0; i < 2; i++)
+		bad |= waitpid(beside[i], &status, 0) != beside[i] || status;
 	shared = odf_vmstat("odf_share") - shared;
 	copied = odf_vmstat("odf_copy") - copied;
 	dropped = odf_vmstat("odf_drop") - dropped;
