@@ -8,9 +8,12 @@
  *
  * Plain and on-demand forks take turns in one run.  Before each of them the parent writes a byte in
  * every 2 MB, as a process does that lives on: tables shared by the fork before are its own again.
- * With the argument "plain" there are plain forks only; with a number, memory of that many MB only.
+ * With the argument "plain" there are plain forks only; with a number, memory of that many MB only; with
+ * "at-once" three processes fork at once, each on a CPU of its own.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +27,7 @@
 #define PR_SET_ODF 0x4f444601
 #define MB (1024UL * 1024)
 #define ROUNDS 9
+#define PROCESSES 3
 
 enum { FORK, REWRITE, REWRITE_LATER, CYCLE, FIRST_WRITE, SECOND_WRITE, FIGURES };
 
@@ -181,6 +185,76 @@ static void forks(unsigned long mb, int engines)
 	munmap(p, mb * MB);
 }
 
+/* What the processes that fork at once share. */
+struct meeting {
+	/* Where they wait for each other; asleep, for whoever spins takes the others' turns in emulation. */
+	pthread_barrier_t all;
+	/* When each has come, and when it has forked. */
+	double came[PROCESSES], end[PROCESSES];
+};
+
+/* From when the last of the processes may fork until all have. */
+static void forks_at_once(unsigned long mb)
+{
+	struct meeting *m = must(mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	double t[2][ROUNDS];
+	pthread_barrierattr_t shared;
+	cpu_set_t cpu;
+	int me = 0;
+	char *p;
+
+	pthread_barrierattr_init(&shared);
+	pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(&m->all, &shared, PROCESSES);
+
+	for (int i = 1; i < PROCESSES && !me; i++)
+		if (!checked(fork()))
+			me = i;
+	CPU_ZERO(&cpu);
+	CPU_SET(me, &cpu);
+	if (sched_setaffinity(0, sizeof(cpu), &cpu)) {
+		perror("odf-bench: three CPUs are needed");
+		exit(1);
+	}
+	p = fill(mb);
+	for (int i = 0; i < ROUNDS; i++) {
+		for (int e = 0; e < 2; e++) {
+			int go[2];
+			pid_t pid;
+			double start = 0, end = 0;
+			char c;
+
+			if (pipe(go) || (e && prctl(PR_SET_ODF, 1, 0, 0, 0)))
+				exit(1);
+			touch_tables(p, mb);
+			m->came[me] = now();
+			pthread_barrier_wait(&m->all);
+			pid = checked(fork());
+			if (!pid)
+				_exit(read(go[0], &c, 1) != 1);
+			m->end[me] = now();
+			pthread_barrier_wait(&m->all);
+			for (int j = 0; j < PROCESSES; j++) {
+				start = m->came[j] > start ? m->came[j] : start;
+				end = m->end[j] > end ? m->end[j] : end;
+			}
+			t[e][i] = end - start;
+			if (write(go[1], "x", 1) != 1)
+				exit(1);
+			waitpid(pid, NULL, 0);
+			close(go[0]);
+			close(go[1]);
+			if (e)
+				prctl(PR_SET_ODF, 0, 0, 0, 0);
+			pthread_barrier_wait(&m->all);
+		}
+	}
+	if (me)
+		_exit(0);
+	report("plain", "at-once", mb, t[0]);
+	report("odf", "at-once", mb, t[1]);
+}
+
 /* Ordinary faults and unmaps, with no on-demand fork anywhere; for one page each. */
 static void faults(void)
 {
@@ -206,6 +280,10 @@ int main(int argc, char **argv)
 	int engines = argc > 1 && !only ? 1 : 2;
 
 	in_child = must(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	if (argc > 1 && !strcmp(argv[1], "at-once")) {
+		forks_at_once(1024);
+		return 0;
+	}
 	if (only) {
 		forks(only, engines);
 		return 0;
