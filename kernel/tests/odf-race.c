@@ -195,10 +195,10 @@ static void swapper(pid_t of, time_t until)
 	char space[256];
 	FILE *swaps = fopen("/proc/swaps", "r");
 
-	if (pidfd < 0 || !swaps || sigaction(SIGALRM, &once, NULL))
-		_exit(3);
-	if (fscanf(swaps, "%*[^\n] %255s", space) != 1)
+	if (!swaps || fscanf(swaps, "%*[^\n] %255s", space) != 1)
 		_exit(0);
+	if (pidfd < 0 || sigaction(SIGALRM, &once, NULL))
+		_exit(3);
 	while (now() < until) {
 		/* Fails where the process has ended, or is about to. */
 		syscall(SYS_process_madvise, pidfd, &all, 1, MADV_PAGEOUT, 0);
