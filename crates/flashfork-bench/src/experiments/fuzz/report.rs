@@ -57,7 +57,7 @@ fn throughput(document: &Document) -> String {
 			method.as_ref().to_owned(),
 			shown(summary.map(|rates| three_figures(rates.p50))),
 			shown(summary.map(|rates| format!("{}–{}", three_figures(rates.p10), three_figures(rates.p90)))),
-			three_figures(mean_rate(&slices)),
+			shown((!slices.is_empty()).then(|| three_figures(mean_rate(&slices)))),
 			slices.len().to_string(),
 			middle(shim().map(|shim| shim.fork_us).collect()).map_or(String::new(), time),
 			middle(slices.iter().map(|slice| slice.startup_s * 1e6).collect()).map_or(String::new(), time),
