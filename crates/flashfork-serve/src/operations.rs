@@ -27,8 +27,12 @@ async fn metrics(State(server): State<Arc<Server>>) -> Result<impl IntoResponse>
 }
 
 async fn ready(State(server): State<Arc<Server>>) -> (StatusCode, String) {
-	match server.warming.load(Relaxed) {
-		0 => (StatusCode::OK, "ready\n".into()),
-		left => (StatusCode::SERVICE_UNAVAILABLE, format!("functions of before are being warmed: {left}\n")),
+	let left = server.warming.load(Relaxed);
+	if left > 0 {
+		return (StatusCode::SERVICE_UNAVAILABLE, format!("functions of before are being warmed: {left}\n"));
 	}
+	if server.cluster.as_ref().is_some_and(|cluster| cluster.is_draining()) {
+		return (StatusCode::SERVICE_UNAVAILABLE, "the node is being drained, or is\n".into());
+	}
+	(StatusCode::OK, "ready\n".into())
 }

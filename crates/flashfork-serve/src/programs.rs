@@ -35,7 +35,8 @@ impl Programs {
 			return Ok(Program { path: found(&self.python, "--python")?, arguments, variables, threads: false });
 		}
 		let path = found(&self.node, "--node")?;
-		let cure = "install it (npm install aws-lambda-ric) and start the server with --node-modules DIR/node_modules";
+		let cure =
+			"install it (npm install aws-lambda-ric@3) and start the server with --node-modules DIR/node_modules";
 		let Some(modules) = &self.modules else {
 			return Err(ApiError::not_ready(format!("there is no runtime client of AWS's for Node: {cure}")));
 		};

@@ -39,7 +39,7 @@ Examples:
   flashfork serve --nats nats://10.0.0.1,nats://10.0.0.2 --nats-credentials nats.password
 
 Python needs AWS's runtime client (pip install awslambdaric), and so does Node (npm install --prefix functions \
-aws-lambda-ric); each is looked for when a function needs it. Started by root it becomes another user first (--user).")]
+aws-lambda-ric@3); each is looked for when a function needs it. Started by root it becomes another user first (--user).")]
 pub struct ServeArgs {
 	/// Address to listen on; any but a loopback address takes --keys and TLS
 	#[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9001")]

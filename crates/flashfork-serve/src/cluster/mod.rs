@@ -211,7 +211,7 @@ impl Cluster {
 		}
 	}
 
-	fn is_draining(&self) -> bool {
+	pub fn is_draining(&self) -> bool {
 		*self.draining.borrow()
 	}
 

@@ -197,7 +197,7 @@ fn a_killed_node_uses_up_no_attempt_of_an_event() {
 #[test]
 fn a_drained_node_ends_its_work_and_passes_on_what_it_is_asked() {
 	let nats = Nats::start("drain", "");
-	let [mut one, two] = nats.nodes("drain", &[]);
+	let [mut one, two] = nats.nodes("drain", &["--operations", "127.0.0.1:0"]);
 	one.deploy("f", &["--timeout", "15"]);
 	let first = born(&one);
 	let word = format!("drained{}", std::process::id());
@@ -213,6 +213,7 @@ fn a_drained_node_ends_its_work_and_passes_on_what_it_is_asked() {
 	assert!(done.status.success() && done.stdout == b"n1 is drained\n", "{done:?}");
 	nats.until_node("n1", 1, "drained");
 	assert_eq!(born(&one), second);
+	assert_eq!([&one, &two].map(|node| node.operator("/readyz").0), [503, 200]);
 	let nobody = nats.cluster(&["drain", "n3"]);
 	assert!(String::from_utf8(nobody.stderr).unwrap().contains("there is no node n3"));
 	// Started again it takes part; a signal to end drains it, too, and what it was asked is answered.

@@ -150,6 +150,14 @@ impl Server {
 		answer(&mut stream)
 	}
 
+	/// The status and the body of what is at the operators' address.
+	pub fn operator(&self, path: &str) -> (u16, String) {
+		let mut stream = TcpStream::connect(self.operations.as_ref().unwrap()).unwrap();
+		write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+		let (status, _, body) = answer(&mut stream);
+		(status, String::from_utf8(body).unwrap())
+	}
+
 	pub fn connect(&self) -> TcpStream {
 		TcpStream::connect(&self.address).unwrap()
 	}

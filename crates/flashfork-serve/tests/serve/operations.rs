@@ -1,19 +1,9 @@
 //! What whoever runs the server is told.
 
-use crate::common::{Server, answer, until};
+use crate::common::{Server, until};
 use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::io::Write;
-use std::net::TcpStream;
 use std::path::Path;
-
-/// The status and the body of what is at the operators' address.
-fn get(server: &Server, path: &str) -> (u16, String) {
-	let mut stream = TcpStream::connect(server.operations.as_ref().unwrap()).unwrap();
-	write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-	let (status, _, body) = answer(&mut stream);
-	(status, String::from_utf8(body).unwrap())
-}
 
 #[test]
 fn what_is_counted_is_what_has_happened() {
@@ -47,17 +37,17 @@ fn what_is_counted_is_what_has_happened() {
 	];
 	// A call that has answered has its place until its clone's end.
 	until("not all is counted", || {
-		let text = get(&server, "/metrics").1;
+		let text = server.operator("/metrics").1;
 		all.iter().all(|line| text.lines().any(|there| there == *line))
 	});
-	assert_eq!(get(&server, "/livez").0, 200);
-	assert_eq!(get(&server, "/readyz"), (200, "ready\n".into()));
-	assert_eq!(get(&server, "/2015-03-31/functions").0, 404);
+	assert_eq!(server.operator("/livez").0, 200);
+	assert_eq!(server.operator("/readyz"), (200, "ready\n".into()));
+	assert_eq!(server.operator("/2015-03-31/functions").0, 404);
 	assert!(server.command(&["undeploy", "f"]).status.success());
-	assert!(!get(&server, "/metrics").1.contains("local:f\""));
+	assert!(!server.operator("/metrics").1.contains("local:f\""));
 	server.kill_and_start_again();
-	until("it is never ready", || get(&server, "/readyz").0 == 200);
-	assert!(get(&server, "/metrics").1.contains("flashfork_serve_warm_duration_seconds_count 1\n"));
+	until("it is never ready", || server.operator("/readyz").0 == 200);
+	assert!(server.operator("/metrics").1.contains("flashfork_serve_warm_duration_seconds_count 1\n"));
 }
 
 #[test]
