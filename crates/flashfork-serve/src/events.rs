@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use tracing::error;
 
 /// Most that wait, and most results that are kept; and how many bytes all of either may have.
 const MOST_WAITING: usize = 10_000;
@@ -92,11 +93,12 @@ impl Known {
 /// All events.
 pub struct Events {
 	path: PathBuf,
-	inner: Mutex<Inner>,
+	known: Mutex<Known>,
+	/// Who writes has this, and the other one for moments: nobody waits for a disk who only asks.
+	written: Mutex<Written>,
 }
 
-struct Inner {
-	known: Known,
+struct Written {
 	file: File,
 	/// Bytes that it had when it was last written anew.
 	begun_with: u64,
@@ -123,8 +125,8 @@ impl Events {
 			);
 		}
 		let waiting = known.waiting.values().cloned().collect();
-		let (file, begun_with) = begin(&path, &known).map_err(std::io::Error::other)?;
-		Ok((Events { path, inner: Mutex::new(Inner { known, file, begun_with }) }, waiting))
+		let (file, begun_with) = begin(&path, &known.text().map_err(std::io::Error::other)?)?;
+		Ok((Events { path, known: Mutex::new(known), written: Mutex::new(Written { file, begun_with }) }, waiting))
 	}
 
 	/// Whether there are any without a result.
@@ -134,34 +136,37 @@ impl Events {
 
 	/// Returns when it is on disk.
 	pub fn accept(&self, event: Event) -> Result<()> {
-		let mut inner = locked(&self.inner);
-		let bytes = inner.known.waiting_bytes + event.payload.len();
-		if inner.known.waiting.len() >= MOST_WAITING || bytes > inner.known.most {
-			return Err(ApiError::too_many("too many events wait; try again later"));
+		let mut written = locked(&self.written);
+		{
+			let known = locked(&self.known);
+			if known.waiting.len() >= MOST_WAITING || known.waiting_bytes + event.payload.len() > known.most {
+				return Err(ApiError::too_many("too many events wait; try again later"));
+			}
 		}
-		self.add(&mut inner, Line::Event(event))
+		self.add(&mut written, Line::Event(event))
 	}
 
 	/// Records what has come of it. The first result stays.
 	pub fn end(&self, ended: Ended) -> Result<()> {
-		let mut inner = locked(&self.inner);
-		if inner.known.waiting.contains_key(&ended.id) { self.add(&mut inner, Line::Ended(ended)) } else { Ok(()) }
+		let mut written = locked(&self.written);
+		let waits = locked(&self.known).waiting.contains_key(&ended.id);
+		if waits { self.add(&mut written, Line::Ended(ended)) } else { Ok(()) }
 	}
 
 	/// How many wait.
 	pub fn waiting(&self) -> usize {
-		locked(&self.inner).known.waiting.len()
+		locked(&self.known).waiting.len()
 	}
 
 	/// What has come of it, if anything has; `None` if there is no such event of this owner's.
 	pub fn result(&self, owner: &str, id: &str) -> Option<Option<Ended>> {
-		let Known { waiting, ended, .. } = &locked(&self.inner).known;
+		let Known { waiting, ended, .. } = &*locked(&self.known);
 		let ended = ended.iter().rfind(|ended| ended.id == id && ended.owner == owner).cloned();
 		let waits = waiting.get(id).is_some_and(|event| event.owner == owner);
 		(ended.is_some() || waits).then_some(ended)
 	}
 
-	fn add(&self, Inner { known, file, begun_with }: &mut Inner, line: Line) -> Result<()> {
+	fn add(&self, Written { file, begun_with }: &mut Written, line: Line) -> Result<()> {
 		let mut text = serde_json::to_vec(&line).map_err(ApiError::service)?;
 		text.push(b'\n');
 		let before = file.metadata()?.len();
@@ -170,19 +175,27 @@ impl Events {
 			file.set_len(before)?;
 			return Err(e.into());
 		}
-		known.take(line);
+		let most = {
+			let mut known = locked(&self.known);
+			known.take(line);
+			known.most as u64
+		};
 		// Not for a few bytes.
-		if before > 2 * *begun_with + known.most as u64 / 8 {
-			(*file, *begun_with) = begin(&self.path, known)?;
+		if before > 2 * *begun_with + most / 8 {
+			let text = locked(&self.known).text()?;
+			match begin(&self.path, &text) {
+				Ok(begun) => (*file, *begun_with) = begun,
+				// All of it is there still.
+				Err(e) => error!("{} can't be written anew: {e}", self.path.display()),
+			}
 		}
 		Ok(())
 	}
 }
 
 /// Writes the file anew: that, for what is added, and how long it is.
-fn begin(path: &Path, known: &Known) -> Result<(File, u64)> {
-	let text = known.text()?;
-	write(path, &text)?;
+fn begin(path: &Path, text: &[u8]) -> std::io::Result<(File, u64)> {
+	write(path, text)?;
 	Ok((File::options().append(true).open(path)?, text.len() as u64))
 }
 
@@ -247,13 +260,13 @@ mod tests {
 		// The latest are there, of as many bytes as all may have; the file has been written anew since.
 		assert!(events.result("o", "0").is_none());
 		assert_eq!(events.result("o", &(most - 1).to_string()).unwrap().unwrap().payload.len(), MOST / 32);
-		let len = |events: &Events| locked(&events.inner).file.metadata().unwrap().len();
+		let len = |events: &Events| locked(&events.written).file.metadata().unwrap().len();
 		assert!(len(&events) < 5 * MOST as u64);
 		events.accept(event(most)).unwrap();
 		drop(events);
 		let (events, waiting) = Events::open_up_to(MOST, state.path()).unwrap();
 		assert_eq!(waiting.len(), 1);
-		assert_eq!(locked(&events.inner).known.ended_bytes, MOST);
+		assert_eq!(locked(&events.known).ended_bytes, MOST);
 		assert!(len(&events) < (MOST + MOST / 16) as u64);
 	}
 }

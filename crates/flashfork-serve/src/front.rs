@@ -17,6 +17,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use flashfork_terminal::CliError;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -24,7 +25,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit};
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 use tracing::{Instrument, debug_span, error};
@@ -57,6 +58,10 @@ type Shared = Arc<Server>;
 #[derive(Clone)]
 struct Owner(String);
 
+/// The memory of a request's body, for as long as any of these is there.
+#[derive(Clone)]
+struct Room(Arc<OwnedSemaphorePermit>);
+
 /// The owner where there are no keys.
 const LOCAL: &str = "local";
 
@@ -65,12 +70,21 @@ impl Server {
 	pub fn new(pool: Arc<Pool>, store: Store, events: Events, retry: Duration, keys: Option<Keys>) -> Result<Server> {
 		let mut functions = BTreeMap::new();
 		for config in store.all()? {
-			store.tidy(&config.full_name(), &[&config]);
-			functions.insert(config.full_name(), Arc::new(Function::new(config)));
+			let lease = store.lease(&config);
+			functions.insert(config.full_name(), Arc::new(Function::new(config, lease)));
 		}
 		let (warming, bodies) = (AtomicUsize::default(), Bodies::default());
 		let (functions, deploys) = (Arc::new(Mutex::new(functions)), Arc::default());
 		Ok(Server { pool, store, events, retry, keys, bodies, functions, deploys, warming, cluster: None })
+	}
+
+	/// Removes packages of what is not deployed, or was cut off; of a server alone.
+	pub fn tidy(&self) {
+		for name in self.store.names() {
+			let function = locked(&self.functions).get(&name).cloned();
+			let kept: Vec<_> = function.iter().map(|function| &function.config).collect();
+			self.store.tidy(&name, &kept);
+		}
 	}
 
 	/// Becomes a node of a cluster, with so many slots. It may have nothing of its own.
@@ -124,8 +138,9 @@ impl Server {
 
 	/// An event waits as long as it takes: it is no caller.
 	async fn attempt(&self, event: &Event) -> Result<Outcome> {
-		let function = self.function(&event.owner, &event.function).await?;
 		let slot = self.pool.slots.clone().acquire_owned().await.map_err(ApiError::service)?;
+		// As it is now, not as it was when the event began to wait.
+		let function = self.function(&event.owner, &event.function).await?;
 		function.call(&self.pool, slot, event.id.clone(), event.payload.clone().into(), None).await
 	}
 }
@@ -169,10 +184,14 @@ async fn answer(
 		Some(keys) => Some(keys.claim(&parts, right)?),
 		None => not_from_a_page(&parts.headers).map(|()| None)?,
 	};
-	let (body, _room) = server.bodies.read(&parts.headers, body, most).await?;
+	let (body, room) = server.bodies.read(&parts.headers, body, most).await?;
+	let room = Arc::new(room);
 	let owner = claim.map_or(Ok(LOCAL.to_owned()), |claim| claim.check(&parts, &body))?;
 	parts.extensions.insert(Owner(owner));
-	Ok(next.run(Request::from_parts(parts, body.into())).await)
+	parts.extensions.insert(Room(room.clone()));
+	let response = next.run(Request::from_parts(parts, body.into())).await;
+	drop(room);
+	Ok(response)
 }
 
 /// What the key must be allowed to do, and how many bytes the body may have.
@@ -187,8 +206,15 @@ fn asks_for(parts: &Parts) -> (Right, usize) {
 	}
 }
 
-/// Answers all who come until `ended`, and then those who have asked.
-pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, server: Shared, ended: impl Future<Output = ()>) {
+/// Answers all who come until `ended`, and then those who have asked. Of so many descriptors connections take half at
+/// most.
+pub async fn serve(
+	listener: TcpListener,
+	tls: Option<TlsAcceptor>,
+	server: Shared,
+	descriptors: usize,
+	ended: impl Future<Output = ()>,
+) {
 	const FUNCTIONS: &str = "/2015-03-31/functions/";
 	let nothing = || async { ApiError::not_found("there is no such operation") };
 	let router = Router::new()
@@ -203,7 +229,7 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, server: Shar
 		.layer(DefaultBodyLimit::disable())
 		.layer(middleware::from_fn_with_state(server.clone(), admit))
 		.with_state(server);
-	listen::serve(listener, tls, router, MOST_CONNECTIONS, ended).await;
+	listen::serve(listener, tls, router, MOST_CONNECTIONS.min(descriptors / 2), ended).await;
 }
 
 async fn invoke(
@@ -231,10 +257,14 @@ async fn invoke(
 			match &server.cluster {
 				Some(cluster) => cluster.accept(&event).await?,
 				None => {
-					let (keeper, accepted) = (server.clone(), event.clone());
-					let done = tokio::task::spawn_blocking(move || keeper.events.accept(accepted)).await;
-					done.map_err(ApiError::service)??;
-					tokio::spawn(server.run(event));
+					let keeper = server.clone();
+					// What is accepted runs, also when the client has gone by then.
+					let accepted = tokio::task::spawn_blocking(move || {
+						keeper.events.accept(event.clone())?;
+						tokio::spawn(keeper.run(event));
+						Ok::<_, ApiError>(())
+					});
+					accepted.await.map_err(ApiError::service)??;
 				}
 			}
 			response.status(StatusCode::ACCEPTED).body(Body::empty())
@@ -275,18 +305,42 @@ async fn invoke(
 	response.map_err(ApiError::service)
 }
 
+/// Of a request to deploy what is not the configuration.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Deployment {
+	#[serde(default)]
+	code: Code,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Code {
+	zip_file: Option<String>,
+}
+
+/// To its end, also when its client goes.
 async fn deploy(
 	State(server): State<Shared>,
 	Extension(Owner(owner)): Extension<Owner>,
+	Extension(Room(room)): Extension<Room>,
 	body: Bytes,
 ) -> Result<(StatusCode, Json<Value>)> {
+	let whole = async move {
+		let _room = room;
+		deploy_for(server, owner, body).await
+	};
+	tokio::spawn(whole.in_current_span()).await.map_err(ApiError::service)?
+}
+
+async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(StatusCode, Json<Value>)> {
 	let _one = server.deploys.lock().await;
-	let mut value: Value = serde_json::from_slice(&body).map_err(ApiError::bad_content)?;
+	// Twice, so that nothing is kept of what neither knows.
+	let config: Config = serde_json::from_slice(&body).map_err(ApiError::bad_content)?;
+	let Deployment { code } = serde_json::from_slice(&body).map_err(ApiError::bad_content)?;
 	drop(body);
-	let package = value["Code"]["ZipFile"].take();
-	let package = package.as_str().ok_or_else(|| ApiError::invalid("Code.ZipFile, a package in base64, is missing"))?;
+	let package = code.zip_file.ok_or_else(|| ApiError::invalid("Code.ZipFile, a package in base64, is missing"))?;
 	let package = BASE64.decode(package).map_err(ApiError::bad_content)?;
-	let config: Config = serde_json::from_value(value).map_err(ApiError::bad_content)?;
 	if let Some(cluster) = &server.cluster {
 		cluster.may_have(&config)?;
 	}
@@ -296,7 +350,7 @@ async fn deploy(
 	let config = unpacked.map_err(ApiError::service)??;
 	let name = config.full_name();
 	let old = locked(&server.functions).get(&name).cloned();
-	let function = Arc::new(Function::new(config.clone()));
+	let function = Arc::new(Function::new(config.clone(), server.store.lease(&config)));
 	let kept: Vec<_> = old.iter().map(|old| &old.config).collect();
 	if let Err(e) = function.warm(&server.pool).await {
 		server.store.tidy(&name, &kept);

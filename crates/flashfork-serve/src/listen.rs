@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
 /// Answers all who come until `ended`, and then those who have asked; `most` at a time.
@@ -58,6 +59,10 @@ async fn talk(
 	router: Router,
 	mut ending: watch::Receiver<bool>,
 ) -> hyper::Result<()> {
+	// Nobody has to read what is answered; but then it is closed.
+	let mut stream = TimeoutStream::new(stream);
+	stream.set_write_timeout(Some(PATIENCE));
+	let stream = Box::pin(stream);
 	let mut connection = std::pin::pin!(
 		http1::Builder::new()
 			.timer(TokioTimer::new())

@@ -10,6 +10,7 @@ mod events;
 mod front;
 mod instance;
 mod keys;
+mod lease;
 mod listen;
 mod log;
 mod metrics;

@@ -9,6 +9,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use std::time::{Duration, Instant};
+use tracing::info;
 
 /// How a call has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -108,8 +109,8 @@ impl Metrics {
 	}
 
 	/// A call begins, of the function of this full name; it is cancelled unless something else is said of it.
-	pub fn call(&self, function: String) -> Running<'_> {
-		Running { metrics: self, function, begun: Instant::now(), end: End::cancelled }
+	pub fn call(&self, function: String, id: String) -> Running<'_> {
+		Running { metrics: self, function, id, begun: Instant::now(), end: End::cancelled }
 	}
 
 	pub fn cloned(&self, took: Duration) {
@@ -152,10 +153,11 @@ impl Metrics {
 	}
 }
 
-/// A call that runs; counted when it is dropped.
+/// A call that runs; counted, and told of in the log, when it is dropped.
 pub struct Running<'a> {
 	metrics: &'a Metrics,
 	function: String,
+	id: String,
 	begun: Instant,
 	pub end: End,
 }
@@ -163,7 +165,9 @@ pub struct Running<'a> {
 impl Drop for Running<'_> {
 	fn drop(&mut self) {
 		let function = std::mem::take(&mut self.function);
-		let took = self.begun.elapsed().as_secs_f64();
+		let took = self.begun.elapsed();
+		info!(function, id = self.id, end = ?self.end, ms = took.as_micros() as f64 / 1e3, "call");
+		let took = took.as_secs_f64();
 		self.metrics.seconds.get_or_create(&Function { function: function.clone() }).observe(took);
 		self.metrics.calls.get_or_create(&Called { function, end: self.end }).inc();
 	}

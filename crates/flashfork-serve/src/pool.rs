@@ -3,6 +3,7 @@
 use crate::bodies::MOST;
 use crate::error::{ApiError, Result};
 use crate::instance::{Instance, TIMED_OUT, pair};
+use crate::lease::Lease;
 use crate::locked;
 use crate::metrics::{End, Metrics};
 use crate::parked::Parked;
@@ -13,6 +14,7 @@ use crate::warden::{self, NAME, Order, Told};
 use axum::body::Bytes;
 use axum::http::HeaderValue;
 use flashfork_templates::{Clone as Process, Directory, Error as TemplateError, Template};
+use ring::rand::{SecureRandom, SystemRandom};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -59,6 +61,7 @@ pub type Functions = Arc<Mutex<BTreeMap<String, Arc<Function>>>>;
 /// A function that can be called.
 pub struct Function {
 	pub config: Config,
+	_code: Lease,
 	template: AsyncMutex<Option<Arc<Warm>>>,
 	parked: Parked,
 	is_warm: AtomicBool,
@@ -84,14 +87,20 @@ pub struct Outcome {
 
 /// A random number, as a UUID is written.
 pub fn uuid() -> String {
-	let text = std::fs::read_to_string("/proc/sys/kernel/random/uuid").expect("the kernel has random numbers");
-	text.trim_end().to_owned()
+	let mut bytes = [0; 16];
+	SystemRandom::new().fill(&mut bytes).expect("the kernel has random numbers");
+	// Version 4, of RFC 9562.
+	bytes[6] = bytes[6] & 0x0f | 0x40;
+	bytes[8] = bytes[8] & 0x3f | 0x80;
+	let text = hex::encode(bytes);
+	[&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-")
 }
 
 impl Function {
-	pub fn new(config: Config) -> Function {
+	/// `code`: of its files.
+	pub fn new(config: Config, code: Lease) -> Function {
 		let (template, parked) = (AsyncMutex::default(), Parked::default());
-		Function { config, template, parked, is_warm: AtomicBool::default(), log: Arc::default() }
+		Function { config, _code: code, template, parked, is_warm: AtomicBool::default(), log: Arc::default() }
 	}
 
 	pub fn log(&self) -> Vec<u8> {
@@ -99,7 +108,17 @@ impl Function {
 	}
 
 	/// The template, made first if there is none.
-	pub async fn warm(&self, pool: &Pool) -> Result<Arc<Warm>> {
+	pub async fn warm(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<Arc<Warm>> {
+		if let Some(warm) = &*self.template.lock().await {
+			return Ok(warm.clone());
+		}
+		// To its end, also when who waits for it goes.
+		let (function, pool) = (self.clone(), pool.clone());
+		let warming = async move { function.begin(&pool).await };
+		tokio::spawn(warming.in_current_span()).await.map_err(ApiError::service)?
+	}
+
+	async fn begin(&self, pool: &Pool) -> Result<Arc<Warm>> {
 		let mut place = self.template.lock().await;
 		if let Some(warm) = &*place {
 			return Ok(warm.clone());
@@ -181,17 +200,19 @@ impl Function {
 		payload: Bytes,
 		client_context: Option<HeaderValue>,
 	) -> Result<Outcome> {
-		let mut running = pool.metrics.call(self.config.full_name());
+		let mut running = pool.metrics.call(self.config.full_name(), id.clone());
+		let slot = Arc::new(slot);
 		let limit = Duration::from_secs(self.config.timeout);
 		let (mut instance, came, begun) = loop {
-			running.end = End::not_begun;
 			let used = self.parked.take();
 			let is_used = used.is_some();
 			let mut instance = match used {
 				Some(instance) => instance,
-				None => self.instance(pool).instrument(debug_span!("clone")).await?,
+				None => {
+					let made = self.instance(pool, &slot).instrument(debug_span!("clone")).await;
+					made.inspect_err(|_| running.end = End::not_begun)?
+				}
 			};
-			running.end = End::cancelled;
 			let begun = Instant::now();
 			let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
 			let (arn, payload, client_context) = (self.config.arn(), payload.clone(), client_context.clone());
@@ -229,13 +250,12 @@ impl Function {
 			Err((kind, why)) => (error(kind, &why), true),
 		};
 		let ms = begun.elapsed().as_micros() as f64 / 1e3;
-		info!(function = self.config.full_name(), id, end = ?running.end, ms, "call");
 		let tail = self.keep_log(&id, ms, printed);
 		Ok(Outcome { payload, failed, tail })
 	}
 
-	/// A new clone.
-	async fn instance(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<Instance> {
+	/// A new clone. Its call's place is taken until it is made, also where nobody waits for it any more.
+	async fn instance(self: &Arc<Self>, pool: &Arc<Pool>, slot: &Arc<OwnedSemaphorePermit>) -> Result<Instance> {
 		let (ours, theirs) = pair()?;
 		let (reader, writer) = std::io::pipe()?;
 		let theirs = Arc::new([OwnedFd::from(theirs), OwnedFd::from(writer)]);
@@ -243,7 +263,12 @@ impl Function {
 		loop {
 			let warm = self.warm(pool).await?;
 			let (function, of_all, of, streams) = (self.clone(), pool.clone(), warm.clone(), theirs.clone());
-			let made = tokio::task::spawn_blocking(move || function.clone_of(&of_all, &of, &streams)).await;
+			let slot = slot.clone();
+			let made = tokio::task::spawn_blocking(move || {
+				let _slot = slot;
+				function.clone_of(&of_all, &of, &streams)
+			});
+			let made = made.await;
 			match made.map_err(ApiError::service)? {
 				Ok(process) => return Ok(Instance::new(process, ours, reader)?),
 				Err(TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_)) if tried < 3 => {

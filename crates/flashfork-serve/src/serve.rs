@@ -11,7 +11,7 @@ use crate::store::Store;
 use crate::{listen, log, operations, systemd, tls, warden};
 use flashfork_terminal::{CliError, output, places};
 use rustix::fs::FlockOperation;
-use rustix::process::DumpableBehavior;
+use rustix::process::{DumpableBehavior, Resource, getrlimit, setrlimit};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::future::pending;
@@ -124,10 +124,13 @@ impl ServeArgs {
 		// No other process of this user reads its memory, in which keys are.
 		rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
 			.map_err(|e| CliError::file("close", "/proc/self/mem")(e.into()))?;
-		let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+		let most = raise_descriptors().map_err(CliError::file("raise the limit of", "open files"))?;
+		// A thread for each clone that is being made, and for what is done with files.
+		let threads = self.concurrency as usize + 128;
+		let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(threads).build();
 		let runtime = runtime.map_err(CliError::file("start", "the server"))?;
 		log::begin(self.log, runtime.handle()).map_err(unable)?;
-		runtime.block_on(self.serve(shim, state, secure, start))
+		runtime.block_on(self.serve(shim, state, secure, start, most))
 	}
 
 	fn state(&self) -> Result<PathBuf, CliError> {
@@ -142,6 +145,7 @@ impl ServeArgs {
 		state: PathBuf,
 		(keys, tls): (Option<Keys>, Option<TlsAcceptor>),
 		start: Option<Start>,
+		descriptors: usize,
 	) -> Result<ExitCode, CliError> {
 		let file = |what| CliError::file(what, &state);
 		let lock = File::create(state.join("lock")).map_err(file("write to"))?;
@@ -188,10 +192,11 @@ impl ServeArgs {
 		};
 		let (events, waiting) = Events::open(&state).map_err(file("read events in"))?;
 		let retry = Duration::from_secs(self.event_retry);
-		let server = Server::new(Arc::new(pool), Store(state.clone()), events, retry, keys);
+		let server = Server::new(Arc::new(pool), Store::new(state.clone()), events, retry, keys);
 		let mut server = server.map_err(|e| CliError::Unable(e.to_string()))?;
-		if let Some(start) = start {
-			server.join(start, self.concurrency).await?;
+		match start {
+			Some(start) => server.join(start, self.concurrency).await?,
+			None => server.tidy(),
 		}
 		let server = Arc::new(server);
 		// A node warms what it has the package of; all else when it is asked for.
@@ -221,15 +226,23 @@ impl ServeArgs {
 		systemd::ready()?;
 		// Until a signal: however the server ends, all that it has started does (`warden.rs`).
 		match server.cluster.clone() {
-			None => front::serve(listener, tls, server, pending()).await,
+			None => front::serve(listener, tls, server, descriptors, pending()).await,
 			Some(node) => tokio::select! {
-				() = front::serve(listener, tls, server, node.drained_by_signal()) => {}
+				() = front::serve(listener, tls, server, descriptors, node.drained_by_signal()) => {}
 				() = cluster::signals(2) => {}
 			},
 		}
 		drop(lock);
 		Ok(ExitCode::SUCCESS)
 	}
+}
+
+/// As many as may be, for each connection and each clone has some; tells how many.
+fn raise_descriptors() -> std::io::Result<usize> {
+	let mut limit = getrlimit(Resource::Nofile);
+	limit.current = limit.maximum;
+	setrlimit(Resource::Nofile, limit)?;
+	Ok(limit.maximum.map_or(usize::MAX, |most| most as usize))
 }
 
 /// Functions are never root.

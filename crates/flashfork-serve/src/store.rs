@@ -1,20 +1,25 @@
 //! Functions on disk: `functions/OWNER:NAME` is a configuration, and `code/OWNER:NAME/ID` has the files of its package.
 
 use crate::error::{ApiError, Result};
+use crate::lease::{Lease, Leases};
 use crate::pool::uuid;
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use ring::digest;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Most bytes of a function's files, unpacked, and most files: those of AWS, and enough.
+/// Most bytes of a function's files, unpacked, and most files and directories: those of AWS, and enough.
 const MOST_BYTES: u64 = 250 << 20;
 const MOST_FILES: usize = 30_000;
+/// Most names in the path of a file.
+const MOST_DEEP: usize = 32;
+/// Most bytes of variables and secrets, as all programs there get them (`ARG_MAX` is 2 MB).
+const MOST_VARIABLES: usize = 64 << 10;
 
 /// What a function is, in AWS's words; secrets are ours.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -146,6 +151,9 @@ impl Config {
 		let plain = |name: &str| {
 			!name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.starts_with("LD_")
 		};
+		if all().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MOST_VARIABLES {
+			return Err(ApiError::invalid("variables and secrets have 64 KB at most, with their names"));
+		}
 		if !all().all(|(name, value)| plain(name) && !value.contains('\0')) {
 			return Err(ApiError::invalid("names of variables are letters, digits and '_', and don't begin with LD_"));
 		}
@@ -175,11 +183,23 @@ pub fn name(asked: &str) -> Result<(Option<&str>, &str)> {
 
 /// The server's directory, as far as functions are in it.
 #[derive(Clone)]
-pub struct Store(pub PathBuf);
+pub struct Store {
+	state: PathBuf,
+	leases: Leases,
+}
 
 impl Store {
+	pub fn new(state: PathBuf) -> Store {
+		Store { state, leases: Leases::default() }
+	}
+
+	/// For as long as the function's files are needed.
+	pub fn lease(&self, config: &Config) -> Lease {
+		self.leases.take(config.code(&self.state))
+	}
+
 	fn function(&self, config: &Config) -> PathBuf {
-		self.0.join("functions").join(config.full_name())
+		self.state.join("functions").join(config.full_name())
 	}
 
 	/// Unpacks it, and adds to the configuration which that is, and whose.
@@ -191,7 +211,7 @@ impl Store {
 		}
 		(config.function_name, config.owner, config.revision_id) = (name.to_owned(), owner, uuid());
 		config.code_sha256 = digest(package);
-		let code = config.code(&self.0);
+		let code = config.code(&self.state);
 		fs::create_dir_all(&code)?;
 		unpack(package, &code).inspect_err(|_| drop(fs::remove_dir_all(&code)))?;
 		config.complete(&code);
@@ -204,17 +224,17 @@ impl Store {
 		if digest(package) != config.code_sha256 {
 			return Err(ApiError::service("the package is not what was deployed: its SHA-256 is another one"));
 		}
-		let new = self.0.join("fetched").join(&config.revision_id);
+		let new = self.state.join("fetched").join(&config.revision_id);
 		let _ = fs::remove_dir_all(&new);
 		fs::create_dir_all(&new)?;
-		fs::create_dir_all(self.0.join("code").join(config.full_name()))?;
-		let done = unpack(package, &new).and_then(|()| Ok(fs::rename(&new, config.code(&self.0))?));
+		fs::create_dir_all(self.state.join("code").join(config.full_name()))?;
+		let done = unpack(package, &new).and_then(|()| Ok(fs::rename(&new, config.code(&self.state))?));
 		done.inspect_err(|_| drop(fs::remove_dir_all(&new)))
 	}
 
 	/// Whose packages there are, by functions' full names.
 	pub fn names(&self) -> Vec<String> {
-		let entries = fs::read_dir(self.0.join("code")).into_iter().flatten().flatten();
+		let entries = fs::read_dir(self.state.join("code")).into_iter().flatten().flatten();
 		entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 	}
 
@@ -227,21 +247,24 @@ impl Store {
 	/// Forgets it.
 	pub fn remove(&self, config: &Config) -> Result<()> {
 		fs::remove_file(self.function(config))?;
-		Ok(fs::remove_dir_all(self.0.join("code").join(config.full_name()))?)
+		self.tidy(&config.full_name(), &[]);
+		Ok(())
 	}
 
-	/// Removes packages of a function's but these.
+	/// Removes packages of a function's but these, and those that calls still need when they have ended.
 	pub fn tidy(&self, name: &str, keep: &[&Config]) {
-		let keep: Vec<_> = keep.iter().map(|config| config.code(&self.0)).collect();
-		let entries = fs::read_dir(self.0.join("code").join(name)).into_iter().flatten().flatten();
+		let keep: Vec<_> = keep.iter().map(|config| config.code(&self.state)).collect();
+		let entries = fs::read_dir(self.state.join("code").join(name)).into_iter().flatten().flatten();
 		for path in entries.map(|entry| entry.path()).filter(|path| !keep.contains(path)) {
-			let _ = fs::remove_dir_all(path);
+			self.leases.remove(&path);
 		}
+		// If there is nothing in it.
+		let _ = fs::remove_dir(self.state.join("code").join(name));
 	}
 
 	/// All that there are.
 	pub fn all(&self) -> Result<Vec<Config>> {
-		let (mut all, functions) = (Vec::new(), self.0.join("functions"));
+		let (mut all, functions) = (Vec::new(), self.state.join("functions"));
 		fs::create_dir_all(&functions)?;
 		// One with an extension was being written when the last server ended.
 		let paths = fs::read_dir(functions)?.flatten().map(|entry| entry.path());
@@ -275,12 +298,17 @@ fn unpack(package: &[u8], into: &Path) -> Result<()> {
 	if archive.len() > MOST_FILES {
 		return Err(bad(&"it has more than 30,000 files"));
 	}
-	let mut left = MOST_BYTES;
+	let (mut left, mut directories) = (MOST_BYTES, BTreeSet::new());
 	for i in 0..archive.len() {
 		let file = archive.by_index(i).map_err(|e| bad(&e))?;
 		let Some(name) = file.enclosed_name().filter(|name| !name.as_os_str().is_empty()) else {
 			return Err(bad(&"it has a file that lies outside of it"));
 		};
+		let above = name.ancestors().skip(usize::from(!file.is_dir())).filter(|path| !path.as_os_str().is_empty());
+		directories.extend(above.map(Path::to_owned));
+		if name.components().count() > MOST_DEEP || directories.len() > MOST_FILES {
+			return Err(bad(&"its files lie in too many directories"));
+		}
 		let mode = file.unix_mode().unwrap_or(0o644);
 		if ![0, libc::S_IFREG, libc::S_IFDIR].contains(&(mode & libc::S_IFMT)) {
 			return Err(bad(&"it has a link or a device, and may have plain files only"));

@@ -233,7 +233,10 @@ impl Cluster {
 			}
 		};
 		match config {
-			Ok(config) => self.put(Arc::new(Function::new(config)), entry.revision),
+			Ok(config) => {
+				let lease = self.store.lease(&config);
+				self.put(Arc::new(Function::new(config, lease)), entry.revision)
+			}
 			Err(e) => {
 				if self.is_newer(&full, entry.revision) {
 					error!("{}", e.why);

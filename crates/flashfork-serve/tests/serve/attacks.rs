@@ -71,7 +71,7 @@ fn bodies_of_all_requests_together_have_a_limit() {
 		let all: Vec<_> = (0..40).map(|_| scope.spawn(one)).collect();
 		all.into_iter().map(|one| one.join().unwrap()).collect()
 	});
-	// They are late, or there is no room for them until then.
+	// Nothing more comes of those that have room; the others wait until these have none.
 	assert!(ends.iter().all(|status| [408, 429].contains(status)) && ends.contains(&408), "{ends:?}");
 	let status = std::fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
 	let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
@@ -111,6 +111,7 @@ fn packages_stay_in_their_place_and_their_size() {
 		(0..251).for_each(|_| archive.write_all(&vec![0; 1 << 20]).unwrap());
 	});
 	assert!(bomb.len() < 1 << 20);
+	let deep = zipped(|archive| archive.start_file("d/".repeat(40) + "x", options).unwrap());
 	let link = zipped(|archive| archive.add_symlink("link", "/etc/passwd", options).unwrap());
 	let twice = {
 		let mut bytes = zipped(|archive| {
@@ -127,6 +128,7 @@ fn packages_stay_in_their_place_and_their_size() {
 		("a way out", file("../../escaped")),
 		("a way out inside", file("a/../../escaped")),
 		("a link", link),
+		("a deep directory", deep),
 		("a bomb", bomb),
 		("a name twice", twice),
 		("no archive", b"PK\x03\x04 nothing".to_vec()),
@@ -161,6 +163,13 @@ fn names_and_json_are_checked() {
 	for bad in [&b"{"[..], b"{}{}", b"nan", b"\"\\ud8", b"\x01", b"\"\xff\"", &b"[".repeat(100_000)] {
 		assert_eq!(server.ask("POST", CALL, "", bad).0, 400, "{}", String::from_utf8_lossy(&bad[..bad.len().min(20)]));
 	}
+	for bad in
+		["[]", "1", "\"x\"", "null", "{\"Code\":\"x\"}", "{\"Code\":[]}", "{\"Code\":{}}", "{\"FunctionName\":\"g\"}"]
+	{
+		assert_eq!(server.ask("POST", "/2015-03-31/functions", "", bad.as_bytes()).0, 400, "{bad}");
+	}
+	let much = json!({ "Secrets": { "A": "x".repeat(64 << 10) } });
+	assert_eq!(deploy(&server, much, &zipped(|_| ())).0, 400);
 	for bad in [json!({ "LD_PRELOAD": "x" }), json!({ "A=B": "x" }), json!({ "A": "x\0y" })] {
 		let (status, why) = deploy(&server, json!({ "Environment": { "Variables": bad } }), &zipped(|_| ()));
 		assert!(status == 400 && why.contains("names of variables"), "{why}");
@@ -208,4 +217,24 @@ fn who_would_wait_for_too_long_is_told_to_come_back() {
 	assert!(headers.contains("retry-after: 1") && headers.contains("x-amzn-errortype: toomanyrequestsexception"));
 	drop(first);
 	until("its place stays taken", || server.ask("POST", CALL, "", b"{}").0 == 200);
+}
+
+#[test]
+fn more_connections_than_descriptors_end_nothing() {
+	let few = |command: &mut std::process::Command| {
+		let limit = rustix::process::Rlimit { current: Some(64), maximum: Some(256) };
+		// SAFETY: one system call, which allocates nothing.
+		unsafe {
+			std::os::unix::process::CommandExt::pre_exec(command, move || {
+				Ok(rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?)
+			})
+		};
+	};
+	let server = Server::start_as("descriptors", &[], few);
+	server.deploy("f", &["--timeout", "30"]);
+	let mut first = server.connect();
+	let _idle: Vec<_> = (0..150).map(|_| server.connect()).collect();
+	let head = format!("POST {CALL} HTTP/1.1\r\nHost: {}\r\nConnection: close", server.address);
+	write!(first, "{head}\r\nContent-Length: 2\r\n\r\n{{}}").unwrap();
+	assert_eq!(answer(&mut first).0, 200);
 }

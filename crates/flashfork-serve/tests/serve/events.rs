@@ -55,3 +55,19 @@ fn kills_lose_no_event_and_double_no_result() {
 		assert_eq!(results, 1);
 	}
 }
+
+#[test]
+fn an_accepted_event_runs_also_when_its_sender_has_gone() {
+	let server = Server::start("events-gone", &["--event-retry", "0"]);
+	server.deploy("f", &["--timeout", "20"]);
+	for _ in 0..100 {
+		drop(server.send("f", "X-Amz-Invocation-Type: Event\r\nContent-Length: 2\r\n", "{}"));
+	}
+	let last = send(&server, &json!({}));
+	until("no result", || result(&server, &last)["Status"] != "Pending");
+	until("one that was accepted doesn't run", || {
+		let file = std::fs::read_to_string(server.state.join("events")).unwrap();
+		let count = |kind: &str| file.lines().filter(|line| line.starts_with(kind)).count();
+		count("{\"Event\"") == count("{\"Ended\"")
+	});
+}
