@@ -19,7 +19,7 @@ use futures_util::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::{Instant, interval, sleep, timeout};
 use tracing::error;
 
 /// Most events that wait.
@@ -147,12 +147,14 @@ impl Cluster {
 
 	async fn take_each(self: Arc<Self>) {
 		loop {
+			if self.connected().is_err() {
+				sleep(SIGN).await;
+				continue;
+			}
 			// In its turn with callers who wait here.
 			let Ok(slot) = self.pool.slots.clone().acquire_owned().await else { return };
-			let waiting = self.queue.consumer.fetch().max_messages(1).messages().await;
-			if let Ok(mut waiting) = waiting
-				&& let Some(Ok(message)) = waiting.next().await
-			{
+			// What is silent for so long has broken, and an event that comes later is another node's already.
+			if let Ok(Some(message)) = timeout(SILENCE, self.waiting_event()).await {
 				self.pool.changed.notify_one();
 				tokio::spawn(self.clone().run_event(message, slot));
 				continue;
@@ -172,6 +174,12 @@ impl Cluster {
 				Err(_) => sleep(SIGN).await,
 			}
 		}
+	}
+
+	/// One that waits now, if any does.
+	async fn waiting_event(&self) -> Option<Message> {
+		let mut waiting = self.queue.consumer.fetch().max_messages(1).messages().await.ok()?;
+		waiting.next().await?.ok()
 	}
 
 	async fn run_event(self: Arc<Self>, message: Message, slot: OwnedSemaphorePermit) {
