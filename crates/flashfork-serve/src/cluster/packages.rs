@@ -144,7 +144,7 @@ impl Cluster {
 				});
 			}
 		};
-		self.put(function, at);
+		self.put(config.full_name(), at, Some(function.clone()));
 		if let Some(old) = old.filter(|old| old.operation == Operation::Put)
 			&& let Ok(old) = packages.read(&key, &old.value)
 		{
@@ -223,44 +223,46 @@ impl Cluster {
 		let Some((owner, name)) = entry.key.split_once('.') else { return };
 		let full = format!("{owner}:{name}");
 		let config = match entry.operation {
-			Operation::Put => self.packages.read(&entry.key, &entry.value),
-			Operation::Delete | Operation::Purge => {
-				if self.is_newer(&full, entry.revision) {
-					let old = locked(&self.functions).remove(&full);
-					self.tidy(full, old);
-				}
-				return;
-			}
+			Operation::Put => self.packages.read(&entry.key, &entry.value).map(Some),
+			Operation::Delete | Operation::Purge => Ok(None),
 		};
 		match config {
 			Ok(config) => {
-				let lease = self.store.lease(&config);
-				self.put(Arc::new(Function::new(config, lease)), entry.revision)
+				let function = config.map(|config| {
+					let lease = self.store.lease(&config);
+					Arc::new(Function::new(config, lease))
+				});
+				self.put(full, entry.revision, function);
 			}
 			Err(e) => {
-				if self.is_newer(&full, entry.revision) {
+				let mut seen = locked(&self.packages.seen);
+				if entry.revision > seen.get(&full).copied().unwrap_or_default() {
+					seen.insert(full, entry.revision);
 					error!("{}", e.why);
 				}
 			}
 		}
 	}
 
-	/// Takes a function into service that the bucket has since this revision.
-	fn put(&self, function: Arc<Function>, at: u64) {
-		let name = function.config.full_name();
-		// One that was deployed here is warm, and may have been seen in the bucket before.
-		if self.is_newer(&name, at) || function.is_warm() && locked(&self.packages.seen).get(&name) == Some(&at) {
-			let old = locked(&self.functions).insert(name.clone(), function);
-			self.tidy(name, old);
-		}
-	}
-
-	fn is_newer(&self, name: &str, revision: u64) -> bool {
+	/// Takes a function into service that the bucket has since this revision, or out of it, unless something newer has
+	/// been seen.
+	fn put(&self, name: String, at: u64, function: Option<Arc<Function>>) {
+		// Held until it is done: what is older may come at the same time.
 		let mut seen = locked(&self.packages.seen);
-		let last = seen.entry(name.to_owned()).or_default();
-		let newer = revision > *last;
-		*last = revision.max(*last);
-		newer
+		let last = seen.entry(name.clone()).or_default();
+		// One that was deployed here is warm, and may have been seen in the bucket before.
+		let is_known = at == *last && function.as_ref().is_some_and(|function| function.is_warm());
+		if at <= *last && !is_known {
+			return;
+		}
+		*last = at;
+		let mut functions = locked(&self.functions);
+		let old = match function {
+			Some(function) => functions.insert(name.clone(), function),
+			None => functions.remove(&name).inspect(|_| self.pool.metrics.forget(&name)),
+		};
+		drop((functions, seen));
+		self.tidy(name, old);
 	}
 
 	/// Removes packages of a function's; calls of the old one may run on. Not while one is being deployed here.

@@ -30,7 +30,7 @@ fn signal(process: u32, signal: &str) {
 #[test]
 fn a_function_is_deployed_and_called_at_any_node() {
 	let nats = Nats::start("anywhere", "");
-	let [one, two] = nats.nodes("anywhere", &[]);
+	let [one, two] = nats.nodes("anywhere", &["--operations", "127.0.0.1:0"]);
 	one.deploy("f", &["--timeout", "20", "--env", "PLAIN=1"]);
 	// It is warm at the first alone: there it runs.
 	let first = born(&one);
@@ -66,6 +66,9 @@ assert [f["FunctionName"] for f in client.list_functions()["Functions"]] == ["f"
 	until("the second still has it", || status_of(&two, &json!({})).0 == 404);
 	let packages = |server: &Server| fs::read_dir(server.state.join("code/local:f")).map_or(0, Iterator::count);
 	until("a package is left", || packages(&one) + packages(&two) == 0);
+	for server in [&one, &two] {
+		until("it is still counted", || !server.operator("/metrics").1.contains("local:f"));
+	}
 	one.deploy("f", &[]);
 	assert_eq!(status_of(&two, &json!({})).0, 200);
 }
