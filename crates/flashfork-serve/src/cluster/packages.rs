@@ -21,12 +21,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::timeout;
 use tracing::error;
 
 /// Where it is noted whether nodes have a key. Functions' keys are OWNER.NAME.
 const KEY: &str = "key";
 /// What is sealed there.
 const KEY_TEST: &str = "flashfork";
+
+/// How long a package may take to go on coming.
+const STALL: Duration = Duration::from_secs(10);
 
 /// A function in the bucket.
 #[derive(Serialize, Deserialize)]
@@ -176,15 +180,23 @@ impl Cluster {
 
 	/// A function; asks NATS for one that this node has not heard of.
 	pub async fn find(&self, owner: &str, name: &str) -> Result<Option<Arc<Function>>> {
-		let here = || locked(&self.functions).get(&format!("{owner}:{name}")).cloned();
-		if let Some(function) = here() {
-			return Ok(Some(function));
+		match self.known(owner, name) {
+			Some(function) => Ok(Some(function)),
+			None => self.look(owner, name).await,
 		}
+	}
+
+	fn known(&self, owner: &str, name: &str) -> Option<Arc<Function>> {
+		locked(&self.functions).get(&format!("{owner}:{name}")).cloned()
+	}
+
+	/// A function as the bucket has it now.
+	async fn look(&self, owner: &str, name: &str) -> Result<Option<Arc<Function>>> {
 		self.connected()?;
 		if let Some(entry) = self.packages.configs.entry(format!("{owner}.{name}")).await.map_err(away)? {
 			self.take(entry);
 		}
-		Ok(here())
+		Ok(self.known(owner, name))
 	}
 
 	/// All that the bucket has now; their packages are here if the last server had them. Others' go.
@@ -278,8 +290,19 @@ impl Cluster {
 		});
 	}
 
-	/// Sees to it that a function's package is here.
-	pub async fn fetch(&self, config: &Config) -> Result<()> {
+	/// The function, of which the package is here now; or the one that has replaced it, and taken its package away.
+	pub async fn fetched(&self, function: &Arc<Function>) -> Result<Arc<Function>> {
+		let (owner, name) = (&function.config.owner, &function.config.function_name);
+		let Err(e) = self.fetch(&function.config).await else { return Ok(function.clone()) };
+		match self.look(owner, name).await? {
+			Some(now) if now.config.revision_id == function.config.revision_id => Err(e),
+			Some(now) => self.fetch(&now.config).await.map(|()| now),
+			None => Err(ApiError::no_function(name)),
+		}
+	}
+
+	/// Sees to it that a package is here.
+	async fn fetch(&self, config: &Config) -> Result<()> {
 		let _one = self.packages.fetches.lock().await;
 		if config.code(&self.pool.state).exists() {
 			return Ok(());
@@ -287,7 +310,8 @@ impl Cluster {
 		self.connected()?;
 		let mut object = self.packages.objects.get(&config.revision_id).await.map_err(away)?;
 		let mut package = Vec::new();
-		object.read_to_end(&mut package).await.map_err(away)?;
+		// Of what is deleted meanwhile nothing comes any more.
+		while timeout(STALL, object.read_buf(&mut package)).await.map_err(away)?.map_err(away)? > 0 {}
 		let (store, config, package) = (self.store.clone(), config.clone(), Bytes::from(package));
 		let done = tokio::task::spawn_blocking(move || store.fetched(&config, &package)).await;
 		done.map_err(ApiError::service)?

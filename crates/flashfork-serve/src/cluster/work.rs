@@ -44,9 +44,7 @@ impl Cluster {
 
 	/// Runs a call here.
 	pub async fn run(&self, function: &Arc<Function>, slot: OwnedSemaphorePermit, call: Call) -> Result<Outcome> {
-		if !function.is_warm() {
-			self.fetch(&function.config).await?;
-		}
+		let function = if function.is_warm() { function } else { &self.fetched(function).await? };
 		self.calls.fetch_add(1, Relaxed);
 		function.call(&self.pool, slot, call.id, call.payload, call.context).await
 	}
@@ -86,8 +84,7 @@ impl Cluster {
 			return self.say(&reply, None, &Said::Full, Bytes::new()).await;
 		}
 		self.serve(reply, async {
-			let function = self.wanted(&order).await?;
-			self.fetch(&function.config).await?;
+			let function = self.fetched(&self.wanted(&order).await?).await?;
 			function.warm(&self.pool).await?;
 			Ok((Said::Done, Bytes::new()))
 		})

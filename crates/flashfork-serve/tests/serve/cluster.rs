@@ -112,6 +112,48 @@ fn a_full_node_has_others_work() {
 }
 
 #[test]
+fn a_call_that_has_waited_while_its_function_was_replaced_runs_the_new_one() {
+	let nats = Nats::start("waited", "");
+	let [one, two] = nats.nodes("waited", &["--concurrency", "1", "--operations", "127.0.0.1:0"]);
+	one.deploy("f", &["--timeout", "100", "--env", "PLAIN=1"]);
+	two.deploy("g", &["--timeout", "100"]);
+	let words = [1, 2].map(|n| format!("waited{}-{n}", std::process::id()));
+	let _first = one.sleeper(&words[0]);
+	let body = json!({ "do": "fork", "word": words[1], "then": "sleep" }).to_string();
+	let second = two.send("g", &format!("Content-Length: {}\r\n", body.len()), &body);
+	until("it never began", || runs(&format!("sleep-{}", words[1])));
+	let mut waits = two.send("f", "Content-Length: 14\r\n", r#"{"do": "born"}"#);
+	until("it does not wait", || two.operator("/metrics").1.contains("flashfork_serve_queue_length 1\n"));
+	// Where it waits there never was the package of the first.
+	one.deploy("f", &["--timeout", "100", "--env", "PLAIN=2"]);
+	let plain = |server: &Server| {
+		let told = server.ask("GET", "/2015-03-31/functions/f", "", b"").2;
+		let told: Value = serde_json::from_slice(&told).unwrap();
+		told["Configuration"]["Environment"]["Variables"]["PLAIN"].clone()
+	};
+	until("the second has not heard of it", || plain(&two) == "2");
+	drop(second);
+	let (status, _, body) = answer(&mut waits);
+	let body = String::from_utf8(body).unwrap();
+	assert!(status == 200 && serde_json::from_str::<Value>(&body).unwrap()[1] == "2", "{status} {body}");
+}
+
+#[test]
+fn a_package_that_does_not_come_is_waited_for_no_longer() {
+	let nats = Nats::start("stalled", "");
+	let [mut one, two] = nats.nodes("stalled", &[]);
+	one.deploy("f", &["--timeout", "20"]);
+	one.kill();
+	// What is said about it stays, as it does for a moment where it is deleted.
+	let purged = nats.ask("$JS.API.STREAM.PURGE.OBJ_flashfork_packages", r#"{"filter": "$O.flashfork_packages.C.>"}"#);
+	assert!(purged.contains(r#""purged":1"#), "{purged}");
+	let (status, _, why) = status_of(&two, &json!({}));
+	assert!(status == 503 && why.contains("NATS"), "{status} {why}");
+	two.deploy("f", &["--timeout", "20"]);
+	assert_eq!(status_of(&two, &json!({})).0, 200);
+}
+
+#[test]
 fn a_killed_node_is_an_error_of_its_calls_alone() {
 	let nats = Nats::start("killed", "");
 	let [mut one, mut two] = nats.nodes("killed", &[]);

@@ -2,6 +2,7 @@
 
 use crate::common::{SERVE, Server, until};
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
@@ -60,6 +61,17 @@ impl Nats {
 	pub fn start_again(&mut self) {
 		self.process = spawn(&self.directory);
 		self.wait();
+	}
+
+	/// Asks the server's JetStream something, and gives its answer.
+	pub fn ask(&self, subject: &str, body: &str) -> String {
+		let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+		let length = body.len();
+		write!(stream, "CONNECT {{\"verbose\":false}}\r\nSUB inbox 1\r\nPUB {subject} inbox {length}\r\n{body}\r\n")
+			.unwrap();
+		let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+		lines.find(|line| line.starts_with("MSG inbox ")).expect("an answer");
+		lines.next().unwrap()
 	}
 
 	/// A node of this name.
