@@ -32,6 +32,8 @@ pub enum Heard {
 	Nobody,
 	/// Who was there is full.
 	Full,
+	/// Nobody was asked: it is longer than a message may be.
+	TooLarge(ApiError),
 	/// The last that was said, and the bytes behind it.
 	Said(Said, Bytes),
 }
@@ -53,7 +55,10 @@ impl Drop for Leave {
 pub async fn ask(client: &Client, subject: String, order: &Order, payload: Bytes) -> Result<Heard> {
 	let inbox = client.new_inbox();
 	let mut answers = client.subscribe(inbox.clone()).await.map_err(away)?;
-	wire::send(client, subject, Some(inbox.into()), order, payload).await?;
+	match wire::send(client, subject, Some(inbox.into()), order, payload).await {
+		Err(e) if e.status == StatusCode::PAYLOAD_TOO_LARGE => return Ok(Heard::TooLarge(e)),
+		sent => sent?,
+	}
 	let mut node = None;
 	let mut leave = Leave(client.clone(), None);
 	loop {
@@ -132,12 +137,16 @@ impl Cluster {
 				Some(Some(node)) => self.ask_for(function, wire::own(node, "run"), &order(), call).await?,
 				Some(None) => Heard::Nobody,
 			};
-			if matches!(heard, Heard::Nobody) {
+			if matches!(heard, Heard::Nobody | Heard::TooLarge(_)) {
 				if here && waits {
 					self.grow(function);
 					return Ok(None);
 				}
 				let Some(node) = self.warm_at(function).await? else { return Ok(None) };
+				if node == self.node {
+					let Some(slot) = self.slot() else { continue };
+					return self.run(function, slot, call.clone()).await.map(Some);
+				}
 				heard = self.ask_for(function, wire::own(&node, "run"), &order(), call).await?;
 				if doubt.is_some() {
 					self.trust(function, Some(node));
@@ -149,6 +158,7 @@ impl Cluster {
 					return Ok(Some(Outcome { payload, failed, tail }));
 				}
 				Heard::Said(..) => return Err(ApiError::service("a node of another version has answered")),
+				Heard::TooLarge(e) => return Err(e),
 				Heard::Full | Heard::Nobody => self.trust(function, None),
 			}
 		}
@@ -178,7 +188,7 @@ impl Cluster {
 		}
 	}
 
-	/// Has the best of the nodes that bid warm a function, and tells which that is.
+	/// Has the best of the nodes that bid warm a function, and tells which that is. This node warms it when it runs it.
 	async fn warm_at(&self, function: &Function) -> Result<Option<String>> {
 		let (owner, name) = (&function.config.owner, &function.config.function_name);
 		let inbox = self.client.new_inbox();
@@ -197,9 +207,13 @@ impl Cluster {
 			best = best.into_iter().chain(bid).max_by_key(worth);
 		}
 		let Some(best) = best else { return Ok(None) };
+		if best.node == self.node {
+			return Ok(Some(best.node));
+		}
 		let order = Order::new(String::new(), owner, name);
 		match ask(&self.client, wire::own(&best.node, "warm"), &order, Bytes::new()).await? {
 			Heard::Said(..) => Ok(Some(best.node)),
+			Heard::TooLarge(e) => Err(e),
 			Heard::Nobody | Heard::Full => Ok(None),
 		}
 	}

@@ -79,6 +79,6 @@ async fn drain(client: &async_nats::Client, node: &str) -> Result<ExitCode, CliE
 			Ok(ExitCode::SUCCESS)
 		}
 		Ok(Heard::Nobody | Heard::Full) => Err(CliError::Unable(format!("there is no node {node}"))),
-		Err(e) => Err(CliError::Unable(e.why)),
+		Ok(Heard::TooLarge(e)) | Err(e) => Err(CliError::Unable(e.why)),
 	}
 }

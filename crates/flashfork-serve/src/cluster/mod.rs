@@ -93,6 +93,7 @@ impl NodeArgs {
 }
 
 /// A call, for whichever node runs it.
+#[derive(Clone)]
 pub struct Call {
 	/// The request's id.
 	pub id: String,

@@ -38,7 +38,7 @@ impl Cluster {
 	}
 
 	/// A slot, if this node takes calls and has one.
-	fn slot(&self) -> Option<OwnedSemaphorePermit> {
+	pub fn slot(&self) -> Option<OwnedSemaphorePermit> {
 		if self.is_draining() { None } else { self.pool.free_slot() }
 	}
 

@@ -80,7 +80,8 @@ fn the_best_of_those_who_bid_warms_what_is_warm_nowhere() {
 	one.deploy("f", &["--timeout", "20"]);
 	let first = born(&one);
 	one.kill();
-	// Its package comes from NATS.
+	// Its package comes from NATS. The call, larger than a message of NATS's, stays where it is.
+	assert_eq!(status_of(&two, &json!({ "a": "x".repeat(2 << 20) })).0, 200);
 	let second = born(&two);
 	assert_ne!(first, second);
 	one.kill_and_start_again();
