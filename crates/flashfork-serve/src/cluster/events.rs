@@ -191,18 +191,22 @@ impl Cluster {
 				return;
 			}
 		};
-		let mut signs = interval(SIGN);
-		let mut work = std::pin::pin!(self.work_off(&event, slot));
-		let done = loop {
-			tokio::select! {
-				done = &mut work => break done,
+		let signs = async {
+			let mut times = interval(SIGN);
+			loop {
+				times.tick().await;
 				// Should it not be heard, another node takes the event.
-				_ = signs.tick() => drop(message.ack_with(AckKind::Progress).await),
+				let _ = message.ack_with(AckKind::Progress).await;
 			}
+		};
+		// Side by side: a sign may wait while NATS is away.
+		let done = tokio::select! {
+			never = signs => never,
+			done = self.work_off(&event, slot) => done,
 		};
 		match done {
 			// Should it not be heard, the event comes again, and has its result.
-			Ok(None) => drop(message.double_ack().await),
+			Ok(None) => drop(timeout(SILENCE, message.double_ack()).await),
 			Ok(Some(delay)) => again(&message, Some(delay)).await,
 			Err(e) => {
 				error!("what has come of an event can't be recorded; it runs again: {e}");
@@ -282,10 +286,11 @@ impl Cluster {
 }
 
 /// Does again what NATS has not answered, until JetStream must have elected a leader.
-async fn patiently<T, F: Future<Output = Result<T>>>(work: impl Fn() -> F) -> Result<T> {
+pub async fn patiently<T, F: Future<Output = Result<T>>>(work: impl Fn() -> F) -> Result<T> {
 	let until = Instant::now() + ELECTION;
 	loop {
-		match work().await {
+		// While NATS is away even asking may wait.
+		match timeout(ELECTION, work()).await.unwrap_or_else(|e| Err(away(e))) {
 			Err(e) if e.status == StatusCode::SERVICE_UNAVAILABLE && Instant::now() < until => sleep(SIGN / 4).await,
 			done => return done,
 		}
@@ -294,5 +299,5 @@ async fn patiently<T, F: Future<Output = Result<T>>>(work: impl Fn() -> F) -> Re
 
 /// Gives an event back. Should that not be heard, it comes back by itself.
 async fn again(message: &Message, delay: Option<Duration>) {
-	let _ = message.ack_with(AckKind::Nak(delay)).await;
+	let _ = timeout(SILENCE, message.ack_with(AckKind::Nak(delay))).await;
 }

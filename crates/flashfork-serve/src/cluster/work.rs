@@ -1,6 +1,6 @@
 //! Working: what a node offers to others, and does for them.
 
-use super::wire::{self, Bid, Order, SIGN, Said};
+use super::wire::{self, Bid, Order, PATIENCE, SIGN, Said};
 use super::{Call, Cluster};
 use crate::error::{ApiError, Result};
 use crate::locked;
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::timeout;
 
 /// The queue group of nodes where a function is warm.
 const GROUP: &str = "flashfork";
@@ -145,19 +146,25 @@ impl Cluster {
 		let mut caller = Caller { cluster: self, token: uuid(), gone };
 		locked(&self.callers).insert(caller.token.clone(), sender);
 		let back = Subject::from(wire::own(&self.node, &format!("gone.{}", caller.token)));
-		self.say(&reply, Some(back.clone()), &Said::Accepted(self.node.clone()), Bytes::new()).await;
-		let mut work = std::pin::pin!(work);
-		let mut signs = tokio::time::interval_at(tokio::time::Instant::now() + SIGN, SIGN);
-		loop {
-			tokio::select! {
-				done = &mut work => {
-					let (said, bytes) = done.unwrap_or_else(|e| (e.into(), Bytes::new()));
-					return self.say(&reply, None, &said, bytes).await;
-				}
-				_ = signs.tick() => self.say(&reply, Some(back.clone()), &Said::Working, Bytes::new()).await,
-				_ = &mut caller.gone => return,
+		let sign = async |said: Said| self.say(&reply, Some(back.clone()), &said, Bytes::new()).await;
+		let signs = async {
+			sign(Said::Accepted(self.node.clone())).await;
+			let mut times = tokio::time::interval_at(tokio::time::Instant::now() + SIGN, SIGN);
+			loop {
+				times.tick().await;
+				sign(Said::Working).await;
 			}
-		}
+		};
+		// Side by side: what is said while NATS is away may wait until it is back.
+		let done = tokio::select! {
+			biased;
+			never = signs => never,
+			done = work => done,
+			_ = &mut caller.gone => return,
+		};
+		let (said, bytes) = done.unwrap_or_else(|e| (e.into(), Bytes::new()));
+		// After that nobody waits for it any more.
+		let _ = timeout(PATIENCE, self.say(&reply, None, &said, bytes)).await;
 	}
 
 	async fn say(&self, to: &Subject, back: Option<Subject>, head: &impl serde::Serialize, bytes: Bytes) {
