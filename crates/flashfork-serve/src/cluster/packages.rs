@@ -1,6 +1,7 @@
 //! Functions, as all nodes have them: configurations in a bucket that each node watches, packages in another one from
 //! which it fetches what it is to warm.
 
+use super::events::patiently;
 use super::secrets::Key;
 use super::wire::away;
 use super::{Cluster, streams};
@@ -135,18 +136,21 @@ impl Cluster {
 		let object = config.revision_id.as_str();
 		packages.objects.put(object, &mut &*package).await.map_err(away)?;
 		let last = old.as_ref().map_or(0, |old| old.revision);
-		let put = packages.configs.update(&key, record.into(), last).await;
-		let at = match put {
-			Ok(at) => at,
-			Err(e) => {
-				let _ = packages.objects.delete(object).await;
-				return Err(match e.kind() {
-					UpdateErrorKind::WrongLastRevision => {
-						ApiError::conflict("somebody else has deployed or undeployed this function at the same time")
-					}
-					_ => away(e),
-				});
-			}
+		let at = match packages.configs.update(&key, record.clone().into(), last).await {
+			Ok(at) => Some(at),
+			Err(e) if e.kind() == UpdateErrorKind::WrongLastRevision => None,
+			// Its answer may be lost: what the bucket has now counts.
+			Err(e) => match patiently(|| async { packages.configs.entry(&key).await.map_err(away) }).await {
+				Ok(Some(now)) if now.value == record => Some(now.revision),
+				Ok(now) if now.as_ref().map_or(0, |now| now.revision) != last => None,
+				// It may come yet, and finds its package then.
+				_ => return Err(away(format!("{e}: the function is not deployed, and may be yet"))),
+			},
+		};
+		let Some(at) = at else {
+			let _ = packages.objects.delete(object).await;
+			let why = "somebody else has deployed or undeployed this function at the same time";
+			return Err(ApiError::conflict(why));
 		};
 		self.put(config.full_name(), at, Some(function.clone()));
 		if let Some(old) = old.filter(|old| old.operation == Operation::Put)
