@@ -2,7 +2,7 @@
 //! acknowledged when its result is there; until then some node runs it again, should this one end.
 
 use super::wire::{away, too_large};
-use super::{Call, Cluster, streams};
+use super::{Call, Cluster, Open, streams};
 use crate::error::{ApiError, Result};
 use crate::events::{ATTEMPTS, Ended, Event};
 use crate::pool::Outcome;
@@ -156,7 +156,7 @@ impl Cluster {
 			// What is silent for so long has broken, and an event that comes later is another node's already.
 			if let Ok(Some(message)) = timeout(SILENCE, self.waiting_event()).await {
 				self.pool.changed.notify_one();
-				tokio::spawn(self.clone().run_event(message, slot));
+				tokio::spawn(self.clone().run_event(self.opened(), message, slot));
 				continue;
 			}
 			drop(slot);
@@ -164,7 +164,7 @@ impl Cluster {
 			match next {
 				Ok(mut next) => match next.next().await {
 					Some(Ok(message)) => match self.pool.free_slot() {
-						Some(slot) => drop(tokio::spawn(self.clone().run_event(message, slot))),
+						Some(slot) => drop(tokio::spawn(self.clone().run_event(self.opened(), message, slot))),
 						None => again(&message, None).await,
 					},
 					Some(Err(_)) => sleep(SIGN).await,
@@ -182,7 +182,7 @@ impl Cluster {
 		waiting.next().await?.ok()
 	}
 
-	async fn run_event(self: Arc<Self>, message: Message, slot: OwnedSemaphorePermit) {
+	async fn run_event(self: Arc<Self>, _open: Open, message: Message, slot: OwnedSemaphorePermit) {
 		let event = match serde_json::from_slice::<Event>(&message.payload) {
 			Ok(event) => event,
 			Err(e) => {

@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::info;
 
 /// The name of the service that nodes are.
@@ -101,6 +101,15 @@ pub struct Call {
 	pub context: Option<HeaderValue>,
 }
 
+/// A call of another node's or an event, until what has come of it is told or recorded.
+struct Open(Arc<Cluster>);
+
+impl Drop for Open {
+	fn drop(&mut self) {
+		self.0.open.send_modify(|open| *open -= 1);
+	}
+}
+
 /// This node.
 pub struct Cluster {
 	node: String,
@@ -116,6 +125,8 @@ pub struct Cluster {
 	/// Calls that may run at a time.
 	slots: u32,
 	draining: watch::Sender<bool>,
+	/// Calls of other nodes and events, until what has come of them is told or recorded.
+	open: watch::Sender<usize>,
 	/// For each call of another node's what ends it by its going.
 	callers: Mutex<BTreeMap<String, oneshot::Sender<()>>>,
 	/// Functions that another node is asked to warm, too.
@@ -162,6 +173,7 @@ impl Cluster {
 			queue,
 			slots,
 			draining: watch::Sender::new(false),
+			open: watch::Sender::new(0),
 			callers: Mutex::default(),
 			growing: Mutex::default(),
 			doubts: Mutex::default(),
@@ -224,7 +236,7 @@ impl Cluster {
 			node: self.node.clone(),
 			state: match self.is_draining() {
 				false => "ready",
-				true if free < self.slots as usize => "draining",
+				true if free < self.slots as usize || *self.open.borrow() > 0 => "draining",
 				true => "drained",
 			}
 			.into(),
@@ -236,11 +248,20 @@ impl Cluster {
 		}
 	}
 
-	/// Takes no new calls and events from now on, and returns when none runs any more.
+	/// Takes no new calls and events from now on, and returns when none runs any more and all is said of them.
 	async fn drain(&self) {
 		self.draining.send_replace(true);
 		// What waits here for a slot comes first. Each call ends by its function's limit.
 		let _ = self.pool.slots.acquire_many(self.slots).await;
+		let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
+		// Nobody waits longer for what is said.
+		let _ = timeout(wire::PATIENCE, self.client.flush()).await;
+	}
+
+	/// Notes that a call of another node's or an event has come, until that is dropped.
+	fn opened(self: &Arc<Self>) -> Open {
+		self.open.send_modify(|open| *open += 1);
+		Open(self.clone())
 	}
 
 	/// Drains this node when `SIGTERM` comes, and returns then.

@@ -63,6 +63,8 @@ impl Cluster {
 
 	/// Runs a call for another node.
 	pub async fn run_for(self: Arc<Self>, message: Message) {
+		// Before it is looked whether this node is being drained.
+		let _open = self.opened();
 		let Some((order, reply)) = self.order(&message).await else { return };
 		let Some(slot) = self.slot() else { return self.say(&reply, None, &Said::Full, Bytes::new()).await };
 		self.serve(reply, async {

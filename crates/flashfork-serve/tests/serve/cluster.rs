@@ -279,6 +279,29 @@ fn a_drained_node_ends_its_work_and_passes_on_what_it_is_asked() {
 }
 
 #[test]
+fn what_a_node_was_asked_is_told_and_recorded_before_it_ends() {
+	let nats = Nats::start("told", "");
+	let [mut one, two] = nats.nodes("told", &["--event-retry", "0"]);
+	// It is warm at the first: there a call and an event run, whoever took that.
+	one.deploy("f", &["--timeout", "10"]);
+	let words = [1, 2].map(|n| format!("told{}-{n}", std::process::id()));
+	let id = send(&two, &json!({ "do": "fork", "word": words[0], "then": "sleep" }));
+	until("it never began", || runs(&format!("sleep-{}", words[0])));
+	let mut call = two.sleeper(&words[1]);
+	signal(one.process.id(), "-TERM");
+	assert!(one.process.wait().unwrap().success());
+	let (status, _, body) = answer(&mut call);
+	let body = String::from_utf8(body).unwrap();
+	assert!(status == 200 && body.contains("Sandbox.Timedout"), "{status} {body}");
+	until("no result", || result(&two, &id)["Status"] != "Pending");
+	let ended = result(&two, &id);
+	assert_eq!((&ended["Status"], &ended["Attempts"]), (&json!("Failed"), &json!(3)));
+	// The first attempt has not run again.
+	let log = String::from_utf8(two.command(&["logs", "f"]).stdout).unwrap();
+	assert_eq!(log.matches(&format!("START RequestId: {id}")).count(), 2, "{log}");
+}
+
+#[test]
 fn without_nats_what_is_warm_still_runs() {
 	let mut nats = Nats::start("away", "");
 	let [one, two] = nats.nodes("away", &["--event-retry", "0"]);
