@@ -22,9 +22,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, interval, sleep, timeout};
 use tracing::error;
 
-/// Most events that wait.
+/// Most events that wait, and most bytes of them.
 const MOST_WAITING: i64 = 10_000;
-/// How long results are kept.
+const MOST_BYTES: i64 = 1 << 30;
+/// How many bytes of results are kept, and how long.
+const MOST_RESULTS: i64 = 4 << 30;
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// After so long without a sign of its node an event is another one's; and how often signs come.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -50,6 +52,7 @@ impl Queue {
 		let config = Config {
 			retention: RetentionPolicy::WorkQueue,
 			max_messages: MOST_WAITING,
+			max_bytes: MOST_BYTES,
 			discard: DiscardPolicy::New,
 			..streams::plain("flashfork_events".into(), vec!["flashfork.event.>".into()])
 		};
@@ -63,7 +66,7 @@ impl Queue {
 			..Default::default()
 		};
 		let consumer = stream.get_or_create_consumer("nodes", consumer).await.map_err(streams::unable)?;
-		let results = streams::bucket(jetstream, "flashfork_results", KEPT).await?;
+		let results = streams::bucket(jetstream, "flashfork_results", Some((MOST_RESULTS, KEPT))).await?;
 		Ok(Queue { stream, consumer, results, retry })
 	}
 }
@@ -101,7 +104,11 @@ impl Cluster {
 			let Err(e) = sent else { return Ok(()) };
 			match e.kind() {
 				PublishErrorKind::MaxPayloadExceeded => return Err(too_large(&self.client)),
-				PublishErrorKind::Other if e.to_string().contains("maximum messages exceeded") => {
+				PublishErrorKind::Other
+					if ["messages", "bytes"]
+						.iter()
+						.any(|what| e.to_string().contains(&format!("maximum {what} exceeded"))) =>
+				{
 					return Err(ApiError::too_many("too many events wait; try again later"));
 				}
 				PublishErrorKind::StreamNotFound | PublishErrorKind::TimedOut if Instant::now() < until => {

@@ -56,7 +56,7 @@ pub struct Packages {
 impl Packages {
 	/// `alone`: there is no other node.
 	pub async fn open(jetstream: &Context, key: Option<Key>, alone: bool) -> std::result::Result<Packages, CliError> {
-		let configs = streams::bucket(jetstream, "flashfork_functions", Duration::ZERO).await?;
+		let configs = streams::bucket(jetstream, "flashfork_functions", None).await?;
 		let objects = streams::objects(jetstream, "flashfork_packages").await?;
 		let noted = configs.entry(KEY).await.map_err(streams::unable)?;
 		let unable = |why: &str| Err(CliError::Unable(why.into()));

@@ -12,13 +12,15 @@ const REPLICAS: usize = 3;
 /// How often, and how many seconds apart, a stream is asked for at a node's start while JetStream elects somebody.
 const TRIES: u32 = 30;
 
-/// A bucket of keys and values, which are kept for so long; zero is for ever.
-pub async fn bucket(jetstream: &Context, name: &str, max_age: Duration) -> Result<kv::Store, CliError> {
+/// A bucket of keys and values. `kept`: the last so many bytes, for so long; without, all for ever.
+pub async fn bucket(jetstream: &Context, name: &str, kept: Option<(i64, Duration)>) -> Result<kv::Store, CliError> {
+	let (max_bytes, max_age) = kept.unwrap_or_default();
 	let config = Config {
 		max_messages_per_subject: 1,
 		allow_rollup: true,
 		deny_delete: true,
-		discard: DiscardPolicy::New,
+		discard: if kept.is_some() { DiscardPolicy::Old } else { DiscardPolicy::New },
+		max_bytes,
 		max_age,
 		..plain(format!("KV_{name}"), vec![format!("$KV.{name}.>")])
 	};
@@ -43,19 +45,29 @@ pub fn plain(name: String, subjects: Vec<String>) -> Config {
 	Config { name, subjects, storage: StorageType::File, num_replicas: REPLICAS, ..Config::default() }
 }
 
-/// Makes it unless it is there; one that was made before there were three servers is on three from now on.
+/// Makes it unless it is there; one that was made before there were three servers is on three from now on, and one
+/// without a bound has it.
 pub async fn stream(jetstream: &Context, config: Config) -> Result<Stream, CliError> {
 	let mut why = String::new();
 	for _ in 0..TRIES {
 		match jetstream.get_stream(&config.name).await {
 			Ok(stream) => {
-				let there = stream.cached_info().config.clone();
+				let there = &stream.cached_info().config;
+				let mut wanted = there.clone();
 				// A server alone takes any number, and keeps one.
 				if there.num_replicas < REPLICAS && jetstream.client().server_info().cluster.is_some() {
-					let more = Config { num_replicas: REPLICAS, ..there };
-					if let Err(e) = jetstream.update_stream(&more).await {
-						error!("{} stays on one NATS server: {e}", config.name);
-					}
+					wanted.num_replicas = REPLICAS;
+				}
+				if there.max_bytes <= 0 && config.max_bytes > 0 {
+					(wanted.max_bytes, wanted.discard) = (config.max_bytes, config.discard);
+				}
+				if wanted != *there
+					&& let Err(e) = jetstream.update_stream(&wanted).await
+				{
+					error!(
+						"{} has still {} servers and {} bytes: {e}",
+						config.name, there.num_replicas, there.max_bytes
+					);
 				}
 				return Ok(stream);
 			}
@@ -71,7 +83,7 @@ pub async fn stream(jetstream: &Context, config: Config) -> Result<Stream, CliEr
 		}
 		tokio::time::sleep(Duration::from_secs(1)).await;
 	}
-	Err(unable(format!("{why}; nodes need JetStream, switched on in the servers' configuration")))
+	Err(unable(format!("{why}; nodes need JetStream, switched on in the servers' configuration, with 5 GB")))
 }
 
 async fn create(jetstream: &Context, config: &Config) -> Result<(), CreateStreamErrorKind> {

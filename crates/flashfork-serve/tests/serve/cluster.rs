@@ -223,6 +223,35 @@ fn events_have_one_result_whoever_runs_them() {
 }
 
 #[test]
+fn events_and_their_results_have_bounds() {
+	let nats = Nats::start("bounds", "");
+	// What an older node has made has a bound from now on; another one stays.
+	let made = |name: &str, subjects: &str, more: &str| {
+		let config = format!(r#"{{"name": "{name}", "subjects": ["{subjects}"], "storage": "file", {more}}}"#);
+		let made = nats.ask(&format!("$JS.API.STREAM.CREATE.{name}"), &config);
+		assert!(made.contains(r#""did_create":true"#), "{made}");
+	};
+	let old = r#""max_msgs_per_subject": 1, "allow_rollup_hdrs": true, "deny_delete": true, "discard": "new""#;
+	made("KV_flashfork_results", "$KV.flashfork_results.>", old);
+	let bound = r#""retention": "workqueue", "discard": "new", "max_bytes": 100000"#;
+	made("flashfork_events", "flashfork.event.>", bound);
+	let node = nats.node("bounds", "n1", &[]);
+	let results = nats.ask("$JS.API.STREAM.INFO.KV_flashfork_results", "");
+	assert!(results.contains(r#""max_bytes":4294967296"#) && results.contains(r#""discard":"old""#), "{results}");
+	node.deploy("f", &[]);
+	assert!(nats.cluster(&["drain", "n1"]).status.success());
+	let event = json!({ "a": "x".repeat(30_000) }).to_string();
+	let send = || {
+		let kind = "X-Amz-Invocation-Type: Event\r\n";
+		let (status, _, why) = node.ask("POST", "/2015-03-31/functions/f/invocations", kind, event.as_bytes());
+		(status, String::from_utf8(why).unwrap())
+	};
+	assert_eq!([send().0, send().0, send().0], [202; 3]);
+	let (status, why) = send();
+	assert!(status == 429 && why.contains("too many events wait"), "{status} {why}");
+}
+
+#[test]
 fn a_killed_node_uses_up_no_attempt_of_an_event() {
 	let nats = Nats::start("attempts", "");
 	let [mut one, two] = nats.nodes("attempts", &["--event-retry", "0"]);
