@@ -11,6 +11,7 @@ mod packages;
 mod secrets;
 mod status;
 mod streams;
+mod sweep;
 mod wire;
 mod work;
 
@@ -213,6 +214,7 @@ impl Cluster {
 		tokio::spawn(self.clone().offer());
 		tokio::spawn(self.clone().watch());
 		tokio::spawn(self.clone().take_events());
+		tokio::spawn(self.sweep());
 		Ok(())
 	}
 

@@ -11,7 +11,7 @@ use crate::pool::Function;
 use crate::store::Config;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::kv::{self, Entry, Operation, UpdateErrorKind};
-use async_nats::jetstream::object_store::ObjectStore;
+use async_nats::jetstream::object_store::{ObjectMetadata, ObjectStore};
 use axum::body::Bytes;
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use flashfork_terminal::CliError;
@@ -44,8 +44,9 @@ struct Record {
 
 /// The two buckets.
 pub struct Packages {
-	configs: kv::Store,
-	objects: ObjectStore,
+	pub configs: kv::Store,
+	/// By revisions' ids; their descriptions are keys of functions.
+	pub objects: ObjectStore,
 	key: Option<Key>,
 	/// Of each function that was ever seen the last revision of its key.
 	seen: Mutex<BTreeMap<String, u64>>,
@@ -97,7 +98,7 @@ impl Packages {
 		Ok(Record { config: text, secrets: sealed })
 	}
 
-	fn read(&self, key: &str, value: &[u8]) -> Result<Config> {
+	pub fn read(&self, key: &str, value: &[u8]) -> Result<Config> {
 		let bad = |why: &str| ApiError::service(format!("{key} in the bucket of functions is left out: {why}"));
 		let record: Record = serde_json::from_slice(value).map_err(|e| bad(&e.to_string()))?;
 		let mut config: Config = serde_json::from_str(&record.config).map_err(|e| bad(&e.to_string()))?;
@@ -134,7 +135,8 @@ impl Cluster {
 		let record = serde_json::to_vec(&packages.record(config)?).map_err(ApiError::service)?;
 		let old = packages.configs.entry(&key).await.map_err(away)?;
 		let object = config.revision_id.as_str();
-		packages.objects.put(object, &mut &*package).await.map_err(away)?;
+		let said = ObjectMetadata { name: object.into(), description: Some(key.clone()), ..Default::default() };
+		packages.objects.put(said, &mut &*package).await.map_err(away)?;
 		let last = old.as_ref().map_or(0, |old| old.revision);
 		let at = match packages.configs.update(&key, record.clone().into(), last).await {
 			Ok(at) => Some(at),
@@ -273,6 +275,11 @@ impl Cluster {
 		}
 		*last = at;
 		let mut functions = locked(&self.functions);
+		let revision = |function: &Arc<Function>| function.config.revision_id.clone();
+		if !is_known && function.is_some() && function.as_ref().map(revision) == functions.get(&name).map(revision) {
+			// Its entry was written anew as it is.
+			return;
+		}
 		let old = match function {
 			Some(function) => functions.insert(name.clone(), function),
 			None => functions.remove(&name).inspect(|_| self.pool.metrics.forget(&name)),

@@ -3,6 +3,7 @@
 use crate::common::{ONE, SERVE, Server, answer, runs, until};
 use crate::events::{result, send, try_send};
 use crate::nats::Nats;
+use base64::{Engine, prelude::BASE64_URL_SAFE as BASE64};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fs;
@@ -152,6 +153,43 @@ fn a_package_that_does_not_come_is_waited_for_no_longer() {
 	assert!(status == 503 && why.contains("NATS"), "{status} {why}");
 	two.deploy("f", &["--timeout", "20"]);
 	assert_eq!(status_of(&two, &json!({})).0, 200);
+}
+
+#[test]
+fn packages_that_no_function_has_are_deleted() {
+	let nats = Nats::start("sweep", "");
+	let [one, mut two] = nats.nodes("sweep", &[]);
+	one.deploy("f", &["--timeout", "20"]);
+	let first = born(&one);
+	// Two that were put there for f and g, and one just now.
+	let young = humantime::format_rfc3339(std::time::SystemTime::now()).to_string();
+	for (name, function, time) in [
+		("b25l", "local.f", "2020-01-01T00:00:00Z"),
+		("dHdv", "local.g", "2020-01-01T00:00:00Z"),
+		("eW91bmc=", "local.f", &young),
+	] {
+		let id = String::from_utf8(BASE64.decode(name).unwrap()).unwrap();
+		let package =
+			json!({ "name": id, "description": function, "bucket": "flashfork_packages", "nuid": id, "mtime": time });
+		let put = nats.ask(&format!("$O.flashfork_packages.M.{name}"), &package.to_string());
+		assert!(put.contains(r#""seq":"#), "{put}");
+	}
+	let is_there = |name: &str| {
+		let asked = json!({ "last_by_subj": format!("$O.flashfork_packages.M.{name}") }).to_string();
+		let told = nats.ask("$JS.API.STREAM.MSG.GET.OBJ_flashfork_packages", &asked);
+		let told: Value = serde_json::from_str(&told).unwrap();
+		let package = BASE64.decode(told["message"]["data"].as_str().unwrap()).unwrap();
+		serde_json::from_slice::<Value>(&package).unwrap()["deleted"] != true
+	};
+	assert!(is_there("b25l") && is_there("dHdv") && is_there("eW91bmc="));
+	two.kill_and_start_again();
+	until("they stay", || !is_there("b25l") && !is_there("dHdv"));
+	assert!(is_there("eW91bmc="));
+	// That has replaced nothing: not what is warm, nor its package.
+	assert_eq!(born(&one), first);
+	let mut one = one;
+	one.kill();
+	assert_ne!(born(&two), first);
 }
 
 #[test]
