@@ -194,7 +194,7 @@ impl Cluster {
 			Ok(event) => event,
 			Err(e) => {
 				error!("an event that makes no sense is dropped: {e}");
-				let _ = message.ack_with(AckKind::Term).await;
+				let _ = timeout(SILENCE, message.ack_with(AckKind::Term)).await;
 				return;
 			}
 		};

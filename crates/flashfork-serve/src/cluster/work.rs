@@ -165,15 +165,18 @@ impl Cluster {
 			_ = &mut caller.gone => return,
 		};
 		let (said, bytes) = done.unwrap_or_else(|e| (e.into(), Bytes::new()));
-		// After that nobody waits for it any more.
-		let _ = timeout(PATIENCE, self.say(&reply, None, &said, bytes)).await;
+		self.say(&reply, None, &said, bytes).await;
 	}
 
 	async fn say(&self, to: &Subject, back: Option<Subject>, head: &impl serde::Serialize, bytes: Bytes) {
-		if let Err(e) = wire::send(&self.client, to.clone(), back, head, bytes).await {
-			// Why is all that still can be said; whoever waits sees that it is no answer.
-			let _ = wire::send(&self.client, to.clone(), None, &Said::from(e), Bytes::new()).await;
-		}
+		let said = async {
+			if let Err(e) = wire::send(&self.client, to.clone(), back, head, bytes).await {
+				// Why is all that still can be said; whoever waits sees that it is no answer.
+				let _ = wire::send(&self.client, to.clone(), None, &Said::from(e), Bytes::new()).await;
+			}
+		};
+		// While NATS is away it may wait, and after that nobody waits for it any more.
+		let _ = timeout(PATIENCE, said).await;
 	}
 
 	/// Has a subscription for each function that is warm here, while this node takes calls and slots are free.
