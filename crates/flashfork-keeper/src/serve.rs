@@ -285,6 +285,8 @@ impl Keeper {
 			match order(self.line.as_fd(), id, &request, &listeners, space, told, self.time.take(), self.clocks) {
 				Ok(ordered) => {
 					self.inits.insert(init);
+					// Of what ended before nothing is this clone, though it may get such a number.
+					self.early.clear();
 					self.ordered = Some(ordered);
 					self.begins_until = Instant::now() + BEGINNING;
 				}
