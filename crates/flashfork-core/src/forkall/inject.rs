@@ -6,7 +6,10 @@ use syscalls::Sysno;
 const PTRACE_GETREGS: usize = 12;
 const PTRACE_SETREGS: usize = 13;
 const PTRACE_SYSCALL: usize = 24;
-const WALL: u32 = 0x4000_0000;
+/// `__WALL | __WNOTHREAD`: of this thread's tracees, threads too.
+const OWN: u32 = 0x4000_0000 | 0x2000_0000;
+/// Whom `wait4(2)` waits for: all.
+const ANY: i32 = -1;
 /// What a thread stops with at the begin and at the end of a call (`PTRACE_O_TRACESYSGOOD`).
 const AT_CALL: i32 = 5 | 0x80;
 const SIGILL: i32 = 4;
@@ -23,13 +26,27 @@ const REST: [usize; 2] = [9, 8];
 
 /// Has a thread that is stopped, with all signals blocked, make a call; nothing of its memory is touched. What is left
 /// of its registers is of no use: to go on it would have to be given its own.
+///
+/// For the maker, which traces all threads of the program and has no other child. When all are killed, the main
+/// thread's end is told only after the others' ends have been taken (`delay_group_leader()`), so they are.
 pub fn inject(tid: i32, registers: &[usize; 27], number: Sysno, arguments: [usize; 4]) -> Result<usize> {
-	inject_at(sys::instruction(), tid, registers, number, arguments)
+	make(sys::instruction(), ANY, tid, registers, number, arguments)
 }
 
-/// The same, of whoever traces it, with a `syscall` instruction at this address of the thread's memory.
+/// The same, of whoever traces this thread alone, with a `syscall` instruction at this address of the thread's memory.
 pub fn inject_at(
 	instruction: usize,
+	tid: i32,
+	registers: &[usize; 27],
+	number: Sysno,
+	arguments: [usize; 4],
+) -> Result<usize> {
+	make(instruction, tid, tid, registers, number, arguments)
+}
+
+fn make(
+	instruction: usize,
+	waited: i32,
 	tid: i32,
 	registers: &[usize; 27],
 	number: Sysno,
@@ -50,19 +67,25 @@ pub fn inject_at(
 	// before it goes on.
 	unsafe {
 		sys::ptrace(PTRACE_SETREGS, tid, 0, now.as_ptr() as usize)?;
-		to_next_stop(tid)?;
-		to_next_stop(tid)?;
+		to_next_stop(waited, tid)?;
+		to_next_stop(waited, tid)?;
 		sys::ptrace(PTRACE_GETREGS, tid, 0, now.as_mut_ptr() as usize)?;
 	}
 	Errno::from_ret(now[RAX])
 }
 
-/// Lets it run to the begin or the end of its call.
-fn to_next_stop(tid: i32) -> Result<()> {
+/// Lets it run to the begin or the end of its call. Who is waited for is it, or all.
+fn to_next_stop(waited: i32, tid: i32) -> Result<()> {
 	loop {
 		// SAFETY: numbers are passed. A signal that it was about to get has been taken down.
 		unsafe { sys::ptrace(PTRACE_SYSCALL, tid, 0, 0) }?;
-		let (_, status) = sys::wait(tid, WALL)?;
+		let status = loop {
+			match sys::wait(waited, OWN)? {
+				(id, status) if id == tid => break status,
+				// The others stand still: they have but their ends to tell.
+				_ => {}
+			}
+		};
 		if status & 0xff != 0x7f {
 			return Err(Errno::ESRCH);
 		}
@@ -71,6 +94,72 @@ fn to_next_stop(tid: i32) -> Result<()> {
 			// There is no such instruction: the program has told a false address.
 			(SIGILL | SIGBUS | SIGSEGV, 0) => return Err(Errno::EFAULT),
 			_ => {}
+		}
+	}
+}
+
+#[cfg(test)]
+mod tests {
+	use super::*;
+	use std::process::Command;
+	use std::time::{Duration, Instant};
+	use std::{env, fs, sync::mpsc, thread};
+
+	const SEIZE: usize = 0x4206;
+	const INTERRUPT: usize = 0x4207;
+	const TRACESYSGOOD: usize = 1;
+	const WALL: u32 = 0x4000_0000;
+
+	/// In a process of its own, whose main thread waits for the one that runs this.
+	#[test]
+	#[ignore = "the program of the test below"]
+	fn runs_on() {
+		loop {
+			thread::park();
+		}
+	}
+
+	#[test]
+	fn a_call_ends_when_all_threads_are_killed_meanwhile() {
+		let mut command = Command::new(env::current_exe().unwrap());
+		command.args(["--exact", "forkall::inject::tests::runs_on", "--ignored", "--test-threads", "2"]);
+		let mut program = command.spawn().unwrap();
+		let pid = program.id() as i32;
+		let threads = move || -> Vec<i32> {
+			let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+			tasks.map(|task| task.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
+		};
+		until(|| threads().len() == 2);
+		let (tell, told) = mpsc::channel();
+		thread::spawn(move || {
+			let mut registers = [0; 27];
+			for tid in threads() {
+				// SAFETY: numbers are passed, and where struct user_regs_struct is written; both threads' are 27 words.
+				unsafe {
+					sys::ptrace(SEIZE, tid, 0, TRACESYSGOOD).unwrap();
+					sys::ptrace(INTERRUPT, tid, 0, 0).unwrap();
+					sys::wait(tid, WALL).unwrap();
+					if tid == pid {
+						sys::ptrace(PTRACE_GETREGS, tid, 0, registers.as_mut_ptr() as usize).unwrap();
+					}
+				}
+			}
+			// The threads of one program have the same code.
+			let instruction = registers[RIP] - 2;
+			tell.send(make(instruction, ANY, pid, &registers, Sysno::pause, [0; 4])).unwrap();
+		});
+		until(|| fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|text| text.starts_with("34 ")));
+		Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
+		assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(Err(Errno::ESRCH)));
+		// Its end has been taken by the call.
+		assert!(program.wait().is_err());
+	}
+
+	fn until(mut so: impl FnMut() -> bool) {
+		let start = Instant::now();
+		while !so() {
+			assert!(start.elapsed() < Duration::from_secs(60));
+			thread::sleep(Duration::from_millis(1));
 		}
 	}
 }
