@@ -83,7 +83,8 @@ pub async fn stream(jetstream: &Context, config: Config) -> Result<Stream, CliEr
 		}
 		tokio::time::sleep(Duration::from_secs(1)).await;
 	}
-	Err(unable(format!("{why}; nodes need JetStream, switched on in the servers' configuration, with 5 GB")))
+	let need = "nodes need JetStream, switched on in the servers' configuration, with 5 GB";
+	Err(unable(format!("{why}; {need} (max_file_store there; without it, three quarters of what the disk has free)")))
 }
 
 async fn create(jetstream: &Context, config: &Config) -> Result<(), CreateStreamErrorKind> {

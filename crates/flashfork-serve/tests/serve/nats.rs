@@ -35,8 +35,10 @@ impl Nats {
 	}
 
 	fn run(directory: PathBuf, port: u16, config: &str) -> Nats {
+		// The room is only promised: without a figure, it is a part of what the disk has free.
 		let text = format!(
-			"listen: \"127.0.0.1:{port}\"\nping_interval: 2s\nping_max: 2\njetstream {{ store_dir: \"{}\" }}\n{config}\n",
+			"listen: \"127.0.0.1:{port}\"\nping_interval: 2s\nping_max: 2\n\
+			jetstream {{ store_dir: \"{}\", max_file_store: 16GB }}\n{config}\n",
 			directory.join("jetstream").display()
 		);
 		fs::write(directory.join("conf"), text).unwrap();
