@@ -100,6 +100,8 @@ pub struct Events {
 
 struct Written {
 	file: File,
+	/// Bytes of whole lines.
+	length: u64,
 	/// Bytes that it had when it was last written anew.
 	begun_with: u64,
 }
@@ -125,8 +127,8 @@ impl Events {
 			);
 		}
 		let waiting = known.waiting.values().cloned().collect();
-		let (file, begun_with) = begin(&path, &known.text().map_err(std::io::Error::other)?)?;
-		Ok((Events { path, known: Mutex::new(known), written: Mutex::new(Written { file, begun_with }) }, waiting))
+		let written = begin(&path, &known.text().map_err(std::io::Error::other)?)?;
+		Ok((Events { path, known: Mutex::new(known), written: Mutex::new(written) }, waiting))
 	}
 
 	/// Whether there are any without a result.
@@ -166,15 +168,17 @@ impl Events {
 		(ended.is_some() || waits).then_some(ended)
 	}
 
-	fn add(&self, Written { file, begun_with }: &mut Written, line: Line) -> Result<()> {
+	fn add(&self, written: &mut Written, line: Line) -> Result<()> {
 		let mut text = serde_json::to_vec(&line).map_err(ApiError::service)?;
 		text.push(b'\n');
-		let before = file.metadata()?.len();
-		if let Err(e) = file.write_all(&text).and_then(|()| file.sync_data()) {
-			// Half a line would break the next one.
-			file.set_len(before)?;
-			return Err(e.into());
+		let Written { file, length, begun_with } = written;
+		// Half a line, of an addition that failed, would break the next one.
+		if file.metadata()?.len() != *length {
+			file.set_len(*length)?;
 		}
+		file.write_all(&text).and_then(|()| file.sync_data())?;
+		let before = *length;
+		*length += text.len() as u64;
 		let most = {
 			let mut known = locked(&self.known);
 			known.take(line);
@@ -184,7 +188,7 @@ impl Events {
 		if before > 2 * *begun_with + most / 8 {
 			let text = locked(&self.known).text()?;
 			match begin(&self.path, &text) {
-				Ok(begun) => (*file, *begun_with) = begun,
+				Ok(begun) => *written = begun,
 				// All of it is there still.
 				Err(e) => error!("{} can't be written anew: {e}", self.path.display()),
 			}
@@ -193,10 +197,11 @@ impl Events {
 	}
 }
 
-/// Writes the file anew: that, for what is added, and how long it is.
-fn begin(path: &Path, text: &[u8]) -> std::io::Result<(File, u64)> {
+/// Writes the file anew.
+fn begin(path: &Path, text: &[u8]) -> std::io::Result<Written> {
 	write(path, text)?;
-	Ok((File::options().append(true).open(path)?, text.len() as u64))
+	let length = text.len() as u64;
+	Ok(Written { file: File::options().append(true).open(path)?, length, begun_with: length })
 }
 
 #[cfg(test)]
@@ -236,6 +241,19 @@ mod tests {
 			assert!(events.result("o", "c").is_none());
 			assert!(events.result("p", "a").or(events.result("p", "b")).is_none());
 		}
+	}
+
+	#[test]
+	fn half_a_line_that_could_not_be_taken_back_breaks_no_other() {
+		let state = tempfile::tempdir().unwrap();
+		let (events, _) = Events::open(state.path()).unwrap();
+		let event = |id: &str| Event { id: id.into(), owner: "o".into(), function: "f".into(), payload: "{}".into() };
+		events.accept(event("a")).unwrap();
+		locked(&events.written).file.write_all(b"{\"Event\":{\"id\":\"b\"").unwrap();
+		events.accept(event("c")).unwrap();
+		drop(events);
+		let (_, waiting) = Events::open(state.path()).unwrap();
+		assert_eq!(waiting.iter().map(|event| event.id.as_str()).collect::<Vec<_>>(), ["a", "c"]);
 	}
 
 	#[test]
