@@ -110,6 +110,7 @@ impl Metrics {
 
 	/// A call begins, of the function of this full name; it is cancelled unless something else is said of it.
 	pub fn call(&self, function: String, id: String) -> Running<'_> {
+		drop(self.seconds.get_or_create(&Function { function: function.clone() }));
 		Running { metrics: self, function, id, begun: Instant::now(), end: End::cancelled }
 	}
 
@@ -168,7 +169,31 @@ impl Drop for Running<'_> {
 		let took = self.begun.elapsed();
 		info!(function, id = self.id, end = ?self.end, ms = took.as_micros() as f64 / 1e3, "call");
 		let took = took.as_secs_f64();
-		self.metrics.seconds.get_or_create(&Function { function: function.clone() }).observe(took);
+		let Some(seconds) = self.metrics.seconds.get(&Function { function: function.clone() }) else {
+			// The function has been removed meanwhile.
+			return;
+		};
+		seconds.observe(took);
 		self.metrics.calls.get_or_create(&Called { function, end: self.end }).inc();
+	}
+}
+
+#[cfg(test)]
+mod tests {
+	use super::*;
+
+	#[test]
+	fn a_call_that_ends_after_its_function_was_removed_is_not_counted() {
+		let metrics = Metrics::default();
+		for (name, removed) in [("local:here", false), ("local:gone", true)] {
+			let running = metrics.call(name.into(), "id".into());
+			if removed {
+				metrics.forget(name);
+			}
+			drop(running);
+		}
+		let mut text = String::new();
+		text::encode(&mut text, &metrics.registry).unwrap();
+		assert!(text.contains("local:here") && !text.contains("local:gone"), "{text}");
 	}
 }
