@@ -77,7 +77,7 @@ pub struct ServeArgs {
 	#[arg(long, value_name = "N", default_value_t = 256)]
 	queue: u32,
 	/// Seconds after which an event that has failed is tried again
-	#[arg(long, value_name = "SECONDS", default_value_t = 60)]
+	#[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(..=604_800))]
 	event_retry: u64,
 	/// Address at which metrics (/metrics, for Prometheus) and health (/livez, /readyz) are, for whoever can reach it
 	#[arg(long, value_name = "ADDRESS:PORT")]
