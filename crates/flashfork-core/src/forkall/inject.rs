@@ -110,26 +110,28 @@ mod tests {
 	const TRACESYSGOOD: usize = 1;
 	const WALL: u32 = 0x4000_0000;
 
-	/// In a process of its own, whose main thread waits for the one that runs this.
-	#[test]
-	#[ignore = "the program of the test below"]
-	fn runs_on() {
-		loop {
-			thread::park();
-		}
-	}
+	/// Has the test below run on as a program with two threads.
+	const RUNS_ON: &str = "FLASHFORK_TEST_RUNS_ON";
 
 	#[test]
 	fn a_call_ends_when_all_threads_are_killed_meanwhile() {
+		while env::var_os(RUNS_ON).is_some() {
+			thread::park();
+		}
 		let mut command = Command::new(env::current_exe().unwrap());
-		command.args(["--exact", "forkall::inject::tests::runs_on", "--ignored", "--test-threads", "2"]);
+		let test = "forkall::inject::tests::a_call_ends_when_all_threads_are_killed_meanwhile";
+		command.args(["--exact", test, "--test-threads", "2"]).env(RUNS_ON, "1");
 		let mut program = command.spawn().unwrap();
 		let pid = program.id() as i32;
 		let threads = move || -> Vec<i32> {
 			let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
 			tasks.map(|task| task.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
 		};
-		until(|| threads().len() == 2);
+		// Both wait, in futex(2).
+		let waits = |tid: &i32| {
+			fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).is_ok_and(|text| text.starts_with("202 "))
+		};
+		until(|| threads().len() == 2 && threads().iter().all(waits));
 		let (tell, told) = mpsc::channel();
 		thread::spawn(move || {
 			let mut registers = [0; 27];
