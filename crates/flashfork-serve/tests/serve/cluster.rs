@@ -80,7 +80,7 @@ fn the_best_of_those_who_bid_warms_what_is_warm_nowhere() {
 	let [mut one, two] = nats.nodes("bids", &[]);
 	one.deploy("f", &["--timeout", "20"]);
 	let first = born(&one);
-	one.kill();
+	nats.kill_node(&mut one, "n1");
 	// Its package comes from NATS. The call, larger than a message of NATS's, stays where it is.
 	assert_eq!(status_of(&two, &json!({ "a": "x".repeat(2 << 20) })).0, 200);
 	let second = born(&two);
@@ -153,7 +153,7 @@ fn a_package_that_does_not_come_is_waited_for_no_longer() {
 	let nats = Nats::start("stalled", "");
 	let [mut one, two] = nats.nodes("stalled", &[]);
 	one.deploy("f", &["--timeout", "20"]);
-	one.kill();
+	nats.kill_node(&mut one, "n1");
 	// What is said about it stays, as it does for a moment where it is deleted.
 	let purged = nats.ask("$JS.API.STREAM.PURGE.OBJ_flashfork_packages", r#"{"filter": "$O.flashfork_packages.C.>"}"#);
 	assert!(purged.contains(r#""purged":1"#), "{purged}");
@@ -196,7 +196,7 @@ fn packages_that_no_function_has_are_deleted() {
 	// That has replaced nothing: not what is warm, nor its package.
 	assert_eq!(born(&one), first);
 	let mut one = one;
-	one.kill();
+	nats.kill_node(&mut one, "n1");
 	assert_ne!(born(&two), first);
 }
 
@@ -207,7 +207,7 @@ fn a_killed_node_is_an_error_of_its_calls_alone() {
 	let word = format!("node{}", std::process::id());
 	one.deploy("f", &["--timeout", "100", "--env", &format!("MARK={word}")]);
 	let mut call = two.sleeper(&word);
-	one.kill();
+	nats.kill_node(&mut one, "n1");
 	let (status, headers, why) = answer(&mut call);
 	assert!(status == 504 && headers.contains("x-amzn-errortype: serviceexception"), "{status} {headers}");
 	assert!(String::from_utf8(why).unwrap().contains("n1 had begun"));

@@ -86,6 +86,23 @@ impl Nats {
 		["n1", "n2"].map(|name| self.node(test, name, options))
 	}
 
+	/// Kills a node, and waits until NATS has seen that: what it still gives that node is lost.
+	pub fn kill_node(&self, node: &mut Server, name: &str) {
+		node.kill();
+		until("NATS has not seen that it was killed", || !self.has_node(name));
+	}
+
+	/// Whether anything listens on a subject of that node's.
+	fn has_node(&self, name: &str) -> bool {
+		let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+		let connect = "CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}";
+		// The pong comes behind what comes of the message at once: word that nobody is there.
+		write!(stream, "{connect}\r\nSUB inbox 1\r\nPUB flashfork.node.{name}.gone.test inbox 0\r\n\r\nPING\r\n")
+			.unwrap();
+		let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+		lines.find(|line| line == "PONG" || line.starts_with("HMSG inbox ")).expect("an answer") == "PONG"
+	}
+
 	/// `flashfork cluster`.
 	pub fn cluster(&self, arguments: &[&str]) -> Output {
 		self.cluster_command(arguments).output().unwrap()
