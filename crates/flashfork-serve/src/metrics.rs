@@ -93,7 +93,7 @@ impl Metrics {
 		all.register("calls", "Calls that have ended, events' among them", self.calls.clone());
 		let text = "From a call's place being free to its end";
 		all.register_with_unit("call_duration", text, Unit::Seconds, self.seconds.clone());
-		let text = "Making the clone of a call";
+		let text = "Making a clone for a call";
 		all.register_with_unit("clone_duration", text, Unit::Seconds, self.clone_seconds.clone());
 		let text = "Warming a function";
 		all.register_with_unit("warm_duration", text, Unit::Seconds, self.warm_seconds.clone());
@@ -102,7 +102,7 @@ impl Metrics {
 		all.register("slots", "Calls that may run at a time", self.slots.clone());
 		all.register("slots_used", "Calls that run", self.slots_used.clone());
 		all.register("queue_length", "Calls that wait for others to end", self.queued.clone());
-		all.register("clones_waiting", "Clones that wait for another call", self.parked.clone());
+		all.register("clones_waiting", "Clones that wait for a call", self.parked.clone());
 		all.register("functions", "Functions that are deployed", self.functions.clone());
 		all.register("events_waiting", "Events without a result", self.events.clone());
 		self
@@ -145,7 +145,7 @@ impl Metrics {
 		self.slots.set(slots);
 		self.slots_used.set(slots - free);
 		self.queued.set(pool.waits() as i64);
-		self.parked.set(slots - pool.parking.available_permits() as i64);
+		self.parked.set(pool.parked() as i64);
 		self.functions.set(functions as i64);
 		self.events.set(events as i64);
 		let mut out = String::new();

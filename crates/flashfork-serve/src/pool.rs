@@ -44,8 +44,9 @@ pub struct Pool {
 	pub slots: Arc<Semaphore>,
 	/// How many there may be.
 	pub concurrency: usize,
-	/// Clones that may wait for another call.
-	pub parking: Arc<Semaphore>,
+	/// Places for fresh clones that wait for a call, and for used ones that wait for another.
+	pub fresh: Arc<Semaphore>,
+	pub used: Arc<Semaphore>,
 	/// Callers that may wait for that, and how many there may be.
 	pub queue: Semaphore,
 	pub most_wait: usize,
@@ -118,7 +119,7 @@ impl Function {
 		tokio::spawn(warming.in_current_span()).await.map_err(ApiError::service)?
 	}
 
-	async fn begin(&self, pool: &Pool) -> Result<Arc<Warm>> {
+	async fn begin(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<Arc<Warm>> {
 		let mut place = self.template.lock().await;
 		if let Some(warm) = &*place {
 			return Ok(warm.clone());
@@ -131,6 +132,8 @@ impl Function {
 		info!(function = self.config.full_name(), ms = started.elapsed().as_millis(), "warm");
 		let warm = place.insert(Arc::new(warm)).clone();
 		self.turns(pool, true);
+		drop(place);
+		self.ahead(pool);
 		Ok(warm)
 	}
 
@@ -204,22 +207,23 @@ impl Function {
 		let slot = Arc::new(slot);
 		let limit = Duration::from_secs(self.config.timeout);
 		let (mut instance, came, begun) = loop {
-			let used = self.parked.take();
-			let is_used = used.is_some();
-			let mut instance = match used {
+			let waited = self.parked.take().await;
+			let has_waited = waited.is_some();
+			let mut instance = match waited {
 				Some(instance) => instance,
 				None => {
 					let made = self.instance(pool, &slot).instrument(debug_span!("clone")).await;
 					made.inspect_err(|_| running.end = End::not_begun)?
 				}
 			};
+			self.ahead(pool);
 			let begun = Instant::now();
 			let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
 			let (arn, payload, client_context) = (self.config.arn(), payload.clone(), client_context.clone());
 			let call = Call { id: id.clone(), invocation: uuid(), arn, deadline, client_context, payload };
 			let came = instance.call(call, begun + limit, limit).instrument(debug_span!("run")).await;
 			// It may have ended while it waited.
-			if !(is_used && came.is_err() && !instance.has_begun() && begun.elapsed() < limit) {
+			if !(has_waited && came.is_err() && !instance.has_begun() && begun.elapsed() < limit) {
 				break (instance, came, begun);
 			}
 		};
@@ -227,7 +231,7 @@ impl Function {
 		let again = matches!(came, Ok(Answer::Done(_) | Answer::Failed(_)))
 			&& instance.calls < self.config.reuse
 			&& instance.speaks();
-		let over = if again { self.parked.put(pool, instance) } else { Some(instance) };
+		let over = if again { self.parked.put(&pool.used, instance) } else { Some(instance) };
 		if let Some(instance) = over {
 			// Nobody waits for its end, but no other call takes its place before.
 			tokio::spawn(async move {
@@ -254,23 +258,31 @@ impl Function {
 		Ok(Outcome { payload, failed, tail })
 	}
 
-	/// A new clone. Its call's place is taken until it is made, also where nobody waits for it any more.
+	/// Has a fresh clone wait for the next call, if none waits or is being made. Where clones are used again those wait.
+	fn ahead(self: &Arc<Self>, pool: &Arc<Pool>) {
+		if self.config.reuse > 1 || !self.parked.is_empty() {
+			return;
+		}
+		let Some(sender) = self.parked.place(&pool.fresh) else { return };
+		let (function, pool) = (self.clone(), pool.clone());
+		tokio::spawn(async move {
+			let Some(warm) = function.template.lock().await.clone() else { return };
+			let made = function.fresh(&pool, &warm, ()).await;
+			match made.and_then(|made| made.map_err(ApiError::service)) {
+				Ok(instance) => drop(sender.send(instance)),
+				// The next call tries for itself, and its caller is told.
+				Err(e) => info!(function = function.config.full_name(), "no clone waits for the next call: {e}"),
+			}
+		});
+	}
+
+	/// A clone for a call whose place is taken until it is made, also where nobody waits for it any more.
 	async fn instance(self: &Arc<Self>, pool: &Arc<Pool>, slot: &Arc<OwnedSemaphorePermit>) -> Result<Instance> {
-		let (ours, theirs) = pair()?;
-		let (reader, writer) = std::io::pipe()?;
-		let theirs = Arc::new([OwnedFd::from(theirs), OwnedFd::from(writer)]);
 		let mut tried = 0;
 		loop {
 			let warm = self.warm(pool).await?;
-			let (function, of_all, of, streams) = (self.clone(), pool.clone(), warm.clone(), theirs.clone());
-			let slot = slot.clone();
-			let made = tokio::task::spawn_blocking(move || {
-				let _slot = slot;
-				function.clone_of(&of_all, &of, &streams)
-			});
-			let made = made.await;
-			match made.map_err(ApiError::service)? {
-				Ok(process) => return Ok(Instance::new(process, ours, reader)?),
+			match self.fresh(pool, &warm, slot.clone()).await? {
+				Ok(instance) => return Ok(instance),
 				Err(TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_)) if tried < 3 => {
 					tried += 1;
 					let mut place = self.template.lock().await;
@@ -282,6 +294,26 @@ impl Function {
 				}
 				Err(e) => return Err(ApiError::service(e)),
 			}
+		}
+	}
+
+	/// A new clone; what is `held` is so until it is made.
+	async fn fresh(
+		self: &Arc<Self>,
+		pool: &Arc<Pool>,
+		warm: &Arc<Warm>,
+		held: impl Send + 'static,
+	) -> Result<std::result::Result<Instance, TemplateError>> {
+		let (ours, theirs) = pair()?;
+		let (reader, writer) = std::io::pipe()?;
+		let (function, pool, warm) = (self.clone(), pool.clone(), warm.clone());
+		let made = tokio::task::spawn_blocking(move || {
+			let _held = held;
+			function.clone_of(&pool, &warm, &[theirs.into(), writer.into()])
+		});
+		match made.await.map_err(ApiError::service)? {
+			Ok(process) => Ok(Ok(Instance::new(process, ours, reader)?)),
+			Err(e) => Ok(Err(e)),
 		}
 	}
 
@@ -334,6 +366,11 @@ fn error(kind: &str, why: &str) -> Bytes {
 }
 
 impl Pool {
+	/// How many clones wait for a call, or are being made to do so.
+	pub fn parked(&self) -> usize {
+		2 * self.concurrency - self.fresh.available_permits() - self.used.available_permits()
+	}
+
 	/// How many callers wait for a call to end.
 	pub fn waits(&self) -> usize {
 		self.most_wait - self.queue.available_permits()

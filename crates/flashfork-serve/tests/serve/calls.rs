@@ -1,6 +1,6 @@
 //! What calls come to, and what they leave.
 
-use crate::common::{Server, runs, until};
+use crate::common::{Server, processes, runs, until};
 use rustix::process::{Pid, Signal};
 use serde_json::json;
 use std::fs;
@@ -144,6 +144,34 @@ fn a_killed_server_leaves_nothing_and_comes_back_with_its_functions() {
 	let undone = server.command(&["undeploy", "f"]);
 	assert!(undone.status.success(), "{undone:?}");
 	until("its template still runs", || !runs(&word));
+}
+
+#[test]
+fn a_clone_that_dies_before_its_call_is_replaced() {
+	let word = format!("ahead{}", std::process::id());
+	let server = Server::start("ahead", &["--operations", "127.0.0.1:0"]);
+	server.deploy("f", &["--timeout", "20", "--env", &format!("WORD={word}")]);
+	let clones = || {
+		// In a number space of its own, which the template is not.
+		let is_clone = |pid: &Pid| {
+			let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
+			status.lines().any(|line| line.starts_with("NSpid:") && line.split_whitespace().count() == 4)
+		};
+		processes(&word).into_iter().filter(is_clone).collect::<Vec<_>>()
+	};
+	for n in 0..3 {
+		until("no clone waits", || !clones().is_empty());
+		let all = clones();
+		for pid in &all {
+			// It may have ended meanwhile.
+			let _ = rustix::process::kill_process(*pid, Signal::KILL);
+		}
+		until("it lives on", || !clones().iter().any(|pid| all.contains(pid)));
+		assert_eq!(server.call("f", &json!({ "n": n })).0, json!({ "n": n }));
+	}
+	assert!(server.operator("/metrics").1.contains("flashfork_serve_clones_waiting 1\n"));
+	assert!(server.command(&["undeploy", "f"]).status.success());
+	until("what waits for calls of what was removed lives on", || !runs(&word));
 }
 
 #[test]

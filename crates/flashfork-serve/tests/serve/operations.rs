@@ -24,7 +24,9 @@ fn what_is_counted_is_what_has_happened() {
 		"flashfork_serve_calls_total{function=\"local:f\",end=\"cancelled\"} 1",
 		"flashfork_serve_calls_total{function=\"local:short\",end=\"timed_out\"} 1",
 		"flashfork_serve_call_duration_seconds_count{function=\"local:f\"} 6",
-		"flashfork_serve_clone_duration_seconds_count 7",
+		"flashfork_serve_clone_duration_seconds_count 9",
+		// One of each function.
+		"flashfork_serve_clones_waiting 2",
 		"flashfork_serve_warm_duration_seconds_count 2",
 		"flashfork_serve_requests_total{operation=\"invoke\",status=\"200\"} 6",
 		"flashfork_serve_requests_total{operation=\"invoke\",status=\"400\"} 1",
