@@ -213,7 +213,8 @@ impl Store {
 		config.code_sha256 = digest(package);
 		let code = config.code(&self.state);
 		fs::create_dir_all(&code)?;
-		unpack(package, &code).inspect_err(|_| drop(fs::remove_dir_all(&code)))?;
+		let done = unpack(package, &code).and_then(|()| Ok(sync_above(&code)?));
+		done.inspect_err(|_| drop(fs::remove_dir_all(&code)))?;
 		config.complete(&code);
 		Ok(config)
 	}
@@ -228,7 +229,9 @@ impl Store {
 		let _ = fs::remove_dir_all(&new);
 		fs::create_dir_all(&new)?;
 		fs::create_dir_all(self.state.join("code").join(config.full_name()))?;
-		let done = unpack(package, &new).and_then(|()| Ok(fs::rename(&new, config.code(&self.state))?));
+		let code = config.code(&self.state);
+		let renamed = || fs::rename(&new, &code).and_then(|()| sync_above(&code));
+		let done = unpack(package, &new).and_then(|()| Ok(renamed()?));
 		done.inspect_err(|_| drop(fs::remove_dir_all(&new)))
 	}
 
@@ -292,13 +295,30 @@ fn digest(package: &[u8]) -> String {
 	BASE64.encode(digest::digest(&digest::SHA256, package))
 }
 
+/// Has files and directories outlive a loss of power. Each waits for the disk, and many may wait at a time.
+fn sync(all: &[PathBuf]) -> std::io::Result<()> {
+	const AT_A_TIME: usize = 16;
+	std::thread::scope(|scope| {
+		let some = all.chunks(all.len().div_ceil(AT_A_TIME).max(1));
+		let each = |some: &[PathBuf]| some.iter().try_for_each(|path| File::open(path)?.sync_all());
+		let all: Vec<_> = some.map(|some| scope.spawn(move || each(some))).collect();
+		all.into_iter().try_for_each(|some| some.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread died"))))
+	})
+}
+
+/// The same of the entries that lead to a package, from the server's directory on.
+fn sync_above(code: &Path) -> std::io::Result<()> {
+	sync(&code.ancestors().skip(1).take(3).map(Path::to_owned).collect::<Vec<_>>())
+}
+
+/// Unpacks it, onto the disk.
 fn unpack(package: &[u8], into: &Path) -> Result<()> {
 	let bad = |why: &dyn Display| ApiError::invalid(format!("the package is refused: {why}"));
 	let mut archive = zip::ZipArchive::new(Cursor::new(package)).map_err(|e| bad(&e))?;
 	if archive.len() > MOST_FILES {
 		return Err(bad(&"it has more than 30,000 files"));
 	}
-	let (mut left, mut directories) = (MOST_BYTES, BTreeSet::new());
+	let (mut left, mut directories, mut made) = (MOST_BYTES, BTreeSet::new(), vec![into.to_owned()]);
 	for i in 0..archive.len() {
 		let file = archive.by_index(i).map_err(|e| bad(&e))?;
 		let Some(name) = file.enclosed_name().filter(|name| !name.as_os_str().is_empty()) else {
@@ -327,8 +347,10 @@ fn unpack(package: &[u8], into: &Path) -> Result<()> {
 		// What it claims to be unpacked is not believed.
 		let written = std::io::copy(&mut file.take(left + 1), &mut out).map_err(|e| bad(&e))?;
 		left = left.checked_sub(written).ok_or_else(|| bad(&"it unpacks to more than 250 MB"))?;
+		made.push(path);
 	}
-	Ok(())
+	made.extend(directories.into_iter().map(|path| into.join(path)));
+	Ok(sync(&made)?)
 }
 
 /// Packs a directory; links are refused.
