@@ -10,20 +10,29 @@ type Connect = unsafe extern "C" fn(c_int, *const libc::sockaddr, libc::socklen_
 /// libc's, where it was looked up.
 pub(crate) static CONNECT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Whether it is 127.0.0.1:1.
+/// Whether it is 127.0.0.1:1, also as a socket of IPv6 has it (`::ffff:127.0.0.1`), which is what Java makes.
 ///
 /// # Safety
 /// As `connect`.
 unsafe fn leads_nowhere(address: *const libc::sockaddr, len: libc::socklen_t) -> bool {
-	if address.is_null() || (len as usize) < size_of::<libc::sockaddr_in>() {
-		return false;
-	}
-	// SAFETY: so long, as the caller says; of another family the rest is not looked at.
+	const HERE: [u8; 4] = [127, 0, 0, 1];
+	const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+	let is = |family: c_int, size: usize| {
+		// SAFETY: not null; as long as the caller says, which is long enough for a family.
+		!address.is_null() && len as usize >= size && unsafe { (*address).sa_family } == family as u16
+	};
+	// SAFETY: each is as long as its type, as was looked at.
 	unsafe {
-		let address = address.cast::<libc::sockaddr_in>().read_unaligned();
-		address.sin_family == libc::AF_INET as u16
-			&& address.sin_port == 1u16.to_be()
-			&& address.sin_addr.s_addr == u32::from_ne_bytes([127, 0, 0, 1])
+		if is(libc::AF_INET, size_of::<libc::sockaddr_in>()) {
+			let address = address.cast::<libc::sockaddr_in>().read_unaligned();
+			return address.sin_port == 1u16.to_be() && address.sin_addr.s_addr == u32::from_ne_bytes(HERE);
+		}
+		is(libc::AF_INET6, size_of::<libc::sockaddr_in6>()) && {
+			let address = address.cast::<libc::sockaddr_in6>().read_unaligned();
+			address.sin6_port == 1u16.to_be()
+				&& address.sin6_addr.s6_addr[..12] == MAPPED
+				&& address.sin6_addr.s6_addr[12..] == HERE
+		}
 	}
 }
 

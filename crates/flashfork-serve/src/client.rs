@@ -48,10 +48,11 @@ pub struct DeployArgs {
 	/// Its name; that of the directory or file unless given
 	#[arg(long)]
 	name: Option<String>,
-	/// What it runs in, python or nodejs; by the file of its handler unless given
+	/// What it runs in, python, nodejs or java; by its handler unless given
 	#[arg(long, value_name = "NAME")]
 	runtime: Option<String>,
-	/// Module and function that calls go to [default: lambda_function.lambda_handler; Node's: index.handler]
+	/// Module and function that calls go to [default: lambda_function.lambda_handler; Node's: index.handler]; Java's
+	/// CLASS::METHOD
 	#[arg(long, value_name = "MODULE.FUNCTION")]
 	handler: Option<String>,
 	/// Seconds that a call may take

@@ -161,7 +161,7 @@ impl Function {
 			state: pool.state.clone(),
 			names: names.path().to_owned(),
 			code: config.code(&pool.state),
-			program: pool.programs.of(&config)?,
+			program: pool.programs.of(&config, &warden::task_root(&pool.state))?,
 			shim: pool.shim.clone(),
 			config,
 		};

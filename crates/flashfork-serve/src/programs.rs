@@ -1,7 +1,7 @@
 //! The programs in which functions run.
 
 use crate::error::{ApiError, Result};
-use crate::store::Config;
+use crate::store::{Config, Language};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,9 @@ pub struct Programs {
 	pub node: PathBuf,
 	/// A directory `node_modules` with AWS's runtime client.
 	pub modules: Option<PathBuf>,
+	pub java: PathBuf,
+	/// A directory with the jars of AWS's runtime client.
+	pub jars: Option<PathBuf>,
 }
 
 /// What is warmed for a function.
@@ -26,14 +29,22 @@ pub struct Program {
 }
 
 impl Programs {
-	/// The one of this function.
-	pub fn of(&self, config: &Config) -> Result<Program> {
-		let handler = OsString::from(&config.handler);
-		if !config.is_node() {
-			let arguments = vec!["-m".into(), "awslambdaric".into(), handler];
-			let variables = vec![("PYTHONDONTWRITEBYTECODE".into(), "1".into())];
-			return Ok(Program { path: found(&self.python, "--python")?, arguments, variables, threads: false });
+	/// The one of this function, which finds its code there.
+	pub fn of(&self, config: &Config, code: &Path) -> Result<Program> {
+		match config.language() {
+			Language::Python => self.python(config),
+			Language::Node => self.node(config),
+			Language::Java => self.java(config, code),
 		}
+	}
+
+	fn python(&self, config: &Config) -> Result<Program> {
+		let arguments = vec!["-m".into(), "awslambdaric".into(), OsString::from(&config.handler)];
+		let variables = vec![("PYTHONDONTWRITEBYTECODE".into(), "1".into())];
+		Ok(Program { path: found(&self.python, "--python")?, arguments, variables, threads: false })
+	}
+
+	fn node(&self, config: &Config) -> Result<Program> {
 		let path = found(&self.node, "--node")?;
 		let cure =
 			"install it (npm install aws-lambda-ric@3) and start the server with --node-modules DIR/node_modules";
@@ -45,7 +56,27 @@ impl Programs {
 			client.canonicalize().map_err(|e| ApiError::not_ready(format!("{}: {e}; {cure}", client.display())))?;
 		// As AWS has it: what is garbage is collected before memory is short.
 		let heap = format!("--max-old-space-size={}", config.memory_size * 9 / 10);
-		Ok(Program { path, arguments: vec![heap.into(), client.into(), handler], variables: Vec::new(), threads: true })
+		let arguments = vec![heap.into(), client.into(), OsString::from(&config.handler)];
+		Ok(Program { path, arguments, variables: Vec::new(), threads: true })
+	}
+
+	fn java(&self, config: &Config, code: &Path) -> Result<Program> {
+		let path = found(&self.java, "--java")?;
+		let cure = "put aws-lambda-java-runtime-interface-client and what it needs (Maven) into a directory, and start the \
+		            server with --java-jars DIR";
+		let Some(jars) = &self.jars else {
+			return Err(ApiError::not_ready(format!("there is no runtime client of AWS's for Java: {cure}")));
+		};
+		let jars = jars.canonicalize().map_err(|e| ApiError::not_ready(format!("{}: {e}; {cure}", jars.display())))?;
+		// The class path is AWS's, and so is the collector: it needs no threads.
+		let places = [code.to_owned(), code.join("lib/*"), jars.join("*")];
+		let places = std::env::join_paths(places).map_err(ApiError::service)?;
+		let heap = format!("-Xmx{}m", config.memory_size * 9 / 10);
+		let client = "com.amazonaws.services.lambda.runtime.api.client.AWSLambda";
+		let mut arguments: Vec<OsString> =
+			["-XX:+UseSerialGC", "-XX:-UsePerfData", &heap, "-cp"].map(OsString::from).into();
+		arguments.extend([places, client.into(), OsString::from(&config.handler)]);
+		Ok(Program { path, arguments, variables: Vec::new(), threads: true })
 	}
 }
 

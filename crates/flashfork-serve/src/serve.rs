@@ -38,8 +38,8 @@ Examples:
   flashfork serve --listen 0.0.0.0:9001 --keys keys.toml --tls-certificate server.pem --tls-key server.key
   flashfork serve --nats nats://10.0.0.1,nats://10.0.0.2 --nats-credentials nats.password
 
-Python needs AWS's runtime client (pip install awslambdaric), and so does Node (npm install --prefix functions \
-aws-lambda-ric@3); each is looked for when a function needs it. Started by root it becomes another user first (--user).")]
+Python needs AWS's runtime client (pip install awslambdaric), and so do Node (npm install --prefix functions \
+aws-lambda-ric@3) and Java (--java-jars); each is looked for when a function needs it. Started by root it becomes another user first (--user).")]
 pub struct ServeArgs {
 	/// Address to listen on; any but a loopback address takes --keys and TLS
 	#[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9001")]
@@ -53,6 +53,12 @@ pub struct ServeArgs {
 	/// Directory node_modules in which Node's functions find AWS's runtime client (aws-lambda-ric), not in /tmp
 	#[arg(long, value_name = "DIR")]
 	node_modules: Option<PathBuf>,
+	/// Java in which functions run
+	#[arg(long, value_name = "PATH", default_value = "java")]
+	java: PathBuf,
+	/// Directory with the jars of AWS's runtime client for Java (aws-lambda-java-runtime-interface-client), not in /tmp
+	#[arg(long, value_name = "DIR")]
+	java_jars: Option<PathBuf>,
 	/// File of keys with which requests are to be signed, of mode 600 (docs/SERVE.md); without it all users of this
 	/// machine may ask
 	#[arg(long, value_name = "FILE")]
@@ -172,6 +178,8 @@ impl ServeArgs {
 				python: self.python.clone(),
 				node: self.node.clone(),
 				modules: self.node_modules.clone(),
+				java: self.java.clone(),
+				jars: self.java_jars.clone(),
 			},
 			shim,
 			slots: Arc::new(Semaphore::new(self.concurrency as usize)),

@@ -26,8 +26,8 @@ const MOST_VARIABLES: usize = 64 << 10;
 #[serde(rename_all = "PascalCase")]
 pub struct Config {
 	pub function_name: String,
-	/// Python's or Node's, whichever version: functions run in the server's. None in what older servers have written,
-	/// which is Python's.
+	/// Its language, with any version: functions run in the server's. None in what older servers have written, which is
+	/// Python's.
 	#[serde(default)]
 	pub runtime: Option<String>,
 	#[serde(default)]
@@ -55,6 +55,32 @@ pub struct Config {
 	/// Whose it is: not for a request to say.
 	#[serde(default)]
 	pub owner: String,
+}
+
+/// What a function is written in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Language {
+	Python,
+	Node,
+	Java,
+}
+
+impl Language {
+	const ALL: [Language; 3] = [Language::Python, Language::Node, Language::Java];
+
+	/// As runtimes are named after it, with a version behind it.
+	fn name(self) -> &'static str {
+		match self {
+			Language::Python => "python",
+			Language::Node => "nodejs",
+			Language::Java => "java",
+		}
+	}
+
+	/// That of a runtime.
+	fn of(runtime: &str) -> Option<Language> {
+		Language::ALL.into_iter().find(|language| runtime.starts_with(language.name()))
+	}
 }
 
 /// AWS's shape of an environment.
@@ -91,12 +117,12 @@ impl Config {
 		state.join("code").join(self.full_name()).join(&self.revision_id)
 	}
 
-	pub fn is_node(&self) -> bool {
-		self.runtime.as_ref().is_some_and(|name| name.starts_with("nodejs"))
+	pub fn language(&self) -> Language {
+		Language::of(self.runtime.as_deref().unwrap_or_default()).unwrap_or(Language::Python)
 	}
 
 	/// Says what the request left open, by the files of the package.
-	fn complete(&mut self, code: &Path) {
+	fn complete(&mut self, code: &Path) -> Result<()> {
 		const PYTHON: &str = "lambda_function.lambda_handler";
 		const NODE: &str = "index.handler";
 		let has = |handler: &str, extensions: &[&str]| {
@@ -107,11 +133,23 @@ impl Config {
 			plain && extensions.iter().any(|extension| code.join(&module).with_extension(extension).is_file())
 		};
 		let either = |default| if self.handler.is_empty() { default } else { &*self.handler };
-		let node = has(either(NODE), &["js", "mjs", "cjs"]) && !has(either(PYTHON), &["py"]);
-		self.runtime.get_or_insert_with(|| if node { "nodejs" } else { "python" }.into());
+		let class = self.handler.split("::").next().unwrap_or_default().replace('.', "/");
+		let language = match () {
+			() if has(either(PYTHON), &["py"]) => Language::Python,
+			() if has(either(NODE), &["js", "mjs", "cjs"]) => Language::Node,
+			() if self.handler.contains("::") || has(&class, &["class"]) => Language::Java,
+			() => Language::Python,
+		};
+		self.runtime.get_or_insert_with(|| language.name().into());
 		if self.handler.is_empty() {
-			self.handler = if self.is_node() { NODE } else { PYTHON }.into();
+			self.handler = match self.language() {
+				Language::Python => PYTHON,
+				Language::Node => NODE,
+				Language::Java => return Err(ApiError::invalid("Handler is missing: in Java it is CLASS::METHOD")),
+			}
+			.into();
 		}
+		Ok(())
 	}
 
 	/// Its name among those of all owners.
@@ -142,9 +180,9 @@ impl Config {
 		if self.handler.starts_with('-') || self.handler.contains('\0') || self.handler.len() > 256 {
 			return Err(ApiError::invalid("Handler is MODULE.FUNCTION"));
 		}
-		if !self.runtime.iter().all(|name| name.starts_with("python") || name.starts_with("nodejs")) {
+		if !self.runtime.iter().all(|name| Language::of(name).is_some()) {
 			return Err(ApiError::invalid(
-				"Runtime is python or nodejs, with any version: functions run in the server's",
+				"Runtime is python, nodejs or java, with any version: functions run in the server's",
 			));
 		}
 		let all = || self.environment.variables.iter().chain(&self.secrets);
@@ -214,8 +252,8 @@ impl Store {
 		let code = config.code(&self.state);
 		fs::create_dir_all(&code)?;
 		let done = unpack(package, &code).and_then(|()| Ok(sync_above(&code)?));
+		let done = done.and_then(|()| config.complete(&code));
 		done.inspect_err(|_| drop(fs::remove_dir_all(&code)))?;
-		config.complete(&code);
 		Ok(config)
 	}
 

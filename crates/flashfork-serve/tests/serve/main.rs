@@ -5,6 +5,7 @@ mod calls;
 mod cluster;
 mod common;
 mod events;
+mod java;
 mod javascript;
 mod keys;
 mod nats;

@@ -59,8 +59,8 @@ unsafe fn prepared(machine: *mut c_void) -> Option<*const c_char> {
 		if prepare.is_null() || renew.is_null() {
 			return Some(c"libflashfork_java.so is of another version".as_ptr());
 		}
-		// Of other programs clones keep environment and directory.
-		let of_caller = super::is_ready_at(Some(ReadyAt::Call));
+		// Of other programs clones keep environment and directory. A function's directory is its caller's anyway.
+		let of_caller = [ReadyAt::Call, ReadyAt::Runtime].into_iter().any(|at| super::is_ready_at(Some(at)));
 		let why_not = core::mem::transmute::<*mut c_void, Prepare>(prepare)(machine, c_int::from(of_caller));
 		if !why_not.is_null() {
 			return Some(why_not);
