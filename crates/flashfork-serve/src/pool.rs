@@ -258,7 +258,7 @@ impl Function {
 		Ok(Outcome { payload, failed, tail })
 	}
 
-	/// Has a fresh clone wait for the next call, if none does or is in the making. Where clones are used again those wait.
+	/// Has a fresh clone wait for the next call, if none does. Where clones are used again those wait.
 	fn ahead(self: &Arc<Self>, pool: &Arc<Pool>) {
 		if self.config.reuse > 1 || !self.parked.is_empty() {
 			return;
