@@ -30,7 +30,7 @@ public final class Pi {
     }
 
     /** Loads classes of the JDK as a large library's would be loaded; how many. */
-    private static long load() throws IOException {
+    static long load() throws IOException {
         var modules = FileSystems.getFileSystem(URI.create("jrt:/")).getPath("modules");
         long loaded = 0;
         for (var module : new String[] {"java.base", "java.xml", "java.logging", "java.net.http"}) {
@@ -53,7 +53,7 @@ public final class Pi {
         }
     }
 
-    private static double estimate(long seed) {
+    static double estimate(long seed) {
         long within = IntStream.range(0, SLICES).parallel().mapToLong(slice -> {
             var random = new SplittableRandom(seed * SLICES + slice);
             return LongStream.range(0, POINTS).filter(point -> {

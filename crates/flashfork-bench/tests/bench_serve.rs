@@ -17,7 +17,7 @@ struct Rounds {
 
 impl Progress for Rounds {
 	fn begin(&mut self, what: &str, _: u64) {
-		self.of_calls = what == "calls of functions";
+		self.of_calls = ["calls of functions", "jobs"].contains(&what);
 	}
 	fn step(&mut self) {
 		self.left = self.left.saturating_sub(u32::from(self.of_calls));
@@ -60,6 +60,31 @@ fn clones_processes_and_a_worker_answer_in_turn() -> Result<(), Failed> {
 	Ok(())
 }
 
+/// The same of the jobs: each is done in both ways, by a compiler, Java and Python.
+fn jobs_of_three_kinds_are_done_in_turn() -> Result<(), Failed> {
+	let made = |script: &str, arguments: &[&str]| {
+		let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+		let mut make = Command::new(checkout.join("scripts").join(script));
+		let made = make.args(arguments).stderr(Stdio::inherit()).output()?;
+		assert!(made.status.success());
+		Ok::<_, Failed>(checkout.join(String::from_utf8(made.stdout)?.trim()).to_str().ok_or("no text")?.to_owned())
+	};
+	let (python, jars) = (made("python-libraries", &["lambda"])?, made("java-libraries", &[])?);
+	let mut progress = Rounds { of_calls: false, left: 2 };
+	let words = ["serve-jobs", "--python", &python, "--java-jars", &jars, "--clients", "3", "--quick"];
+	let outcome = run_words(words, &mut progress)?;
+	for way in ["clone", "process"] {
+		for (job, samples) in [("gcc", 6), ("java", 6), ("python", 6), ("all", 1)] {
+			let record = outcome.document.find("serve-jobs", way, serde_json::json!({ "job": job, "clients": 3 }));
+			assert_eq!(record.map(|record| record.n), Some(samples), "{way} {job}");
+		}
+	}
+	for part in ["numpy adds numbers up", "a Java program with a heavy start", "jobs/s"] {
+		assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
+	}
+	Ok(())
+}
+
 fn a_python_without_the_runtime_client_is_told_with_the_cure() -> Result<(), Failed> {
 	let error = run_words(["serve", "--python", "/bin/false"], &mut Silent).unwrap_err().to_string();
 	assert!(error.starts_with("/bin/false lacks") && error.contains("scripts/python-libraries lambda"), "{error}");
@@ -70,6 +95,7 @@ fn main() -> ExitCode {
 	here::main(|| {
 		here::trials![
 			clones_processes_and_a_worker_answer_in_turn,
+			jobs_of_three_kinds_are_done_in_turn,
 			a_python_without_the_runtime_client_is_told_with_the_cure,
 		]
 	})

@@ -24,6 +24,7 @@ fn it_speaks_as_the_command() {
 		"fork",
 		"unit-test",
 		"serve",
+		"serve-jobs",
 		"fuzz",
 		"vm-clone",
 		"vm-memory",

@@ -52,6 +52,7 @@ fn small(name: &str) -> Small {
 		"threads" => ("--programs python --threads 2 --alive 1 --quick", "programs and their clones", 2),
 		"pytest" => ("--suites fixture --size 16M", "suites of tests", 2),
 		"serve" => (concat!("--functions small --quick --python ", lambda_python!()), "calls of functions", 2),
+		"serve-jobs" => ("--quick", "jobs", 1),
 		"unit-test" => ("--size 4M --rounds 9", "interleaved", 1),
 		"fuzz" => ("--size 4M --seconds 3600", "slice 1", 1),
 		"vm-clone" => ("--sizes 2M --rounds 40", "interleaved", 1),
@@ -70,6 +71,8 @@ fn small(name: &str) -> Small {
 		"check" => || runs("hyperfine", &["--version"]) || runs("stress-ng", &["--version"]),
 		"pytest" => || runs("python3", &["-c", "import pytest, xdist, numpy, pandas, flashfork"]),
 		"serve" => || runs(lambda_python!(), &["-c", "import awslambdaric, numpy"]),
+		// Its functions take half a minute to warm, and the test of serve stands for it.
+		"serve-jobs" => || false,
 		"fuzz" => || runs("afl-clang-fast", &["--version"]),
 		"vm-clone" | "vm-memory" | "vm-fork" | "vm-fuzz" => {
 			|| std::fs::File::options().read(true).write(true).open("/dev/kvm").is_ok()

@@ -16,6 +16,7 @@ mod redis;
 mod rollback;
 mod seal_threads;
 mod serve;
+mod serve_jobs;
 mod threads;
 mod unit_test;
 pub(crate) mod vm_clone;
@@ -31,7 +32,7 @@ use crate::prelude::*;
 use flashfork_measure::experiment::Entry;
 
 /// In the order of the command's help. A new experiment is a line here.
-pub const ALL: [Entry; 27] = [
+pub const ALL: [Entry; 28] = [
 	Entry::of::<fork::ForkOptions>(),
 	Entry::of::<creation::CreationOptions>(),
 	Entry::of::<cow_model::CowModelOptions>(),
@@ -51,6 +52,7 @@ pub const ALL: [Entry; 27] = [
 	Entry::of::<threads::ThreadsOptions>(),
 	Entry::of::<pytest::PytestOptions>(),
 	Entry::of::<serve::ServeOptions>(),
+	Entry::of::<serve_jobs::ServeJobsOptions>(),
 	Entry::of::<unit_test::UnitTestOptions>(),
 	Entry::of::<fuzz::FuzzOptions>(),
 	Entry::of::<vm_clone::VmCloneOptions>(),
@@ -120,6 +122,7 @@ mod tests {
 			("threads", &["--threads 0"]),
 			("pytest", &["--workers 0", "--suites none"]),
 			("serve", &["--clients 1", "--functions java"]),
+			("serve-jobs", &["--clients 0", "--clients x"]),
 			("unit-test", &["--size 1GB", "--jobs 0", "--rounds 0", "--rounds x"]),
 			("fuzz", &["--size 1GB", "--seconds 0", "--slices 1", "--seconds 1.5", "--targets --size 4M"]),
 			("vm-clone", &["--sizes 0", "--sizes 3M", "--guests windows", "--rounds 0"]),

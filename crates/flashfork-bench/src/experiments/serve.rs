@@ -14,7 +14,10 @@ mod rounds;
 mod server;
 
 use crate::prelude::*;
-pub use function::Function;
+pub use client::{Called, Client, Way};
+pub use function::{Function, MODULE, program as function_program};
+pub use rounds::lambda_python;
+pub use server::Server;
 
 pub const EXPERIMENT: &str = "serve";
 

@@ -9,9 +9,10 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::function::{self, Function};
-use super::rounds::Place;
-use crate::prelude::{BenchError, OrCant, PathBuf, Result, Stdio, VariantArray, monotonic, unable};
+use super::function;
+use super::server::Server;
+use crate::prelude::{BenchError, OrCant, Result, Stdio, VariantArray, monotonic, unable};
+use std::rc::Rc;
 
 /// How a call is answered.
 #[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr, VariantArray)]
@@ -36,6 +37,14 @@ pub struct Taken {
 	pub answered: u64,
 }
 
+/// What is called.
+pub struct Called {
+	/// Of the function.
+	pub name: String,
+	/// The process that answers one event on its standard input, or one for each line.
+	pub program: Rc<dyn Fn(bool) -> Command>,
+}
+
 /// What stays between calls.
 enum Line {
 	Http(SendRequest<Full<Bytes>>),
@@ -54,17 +63,16 @@ pub struct Client {
 	line: Line,
 	path: String,
 	host: String,
-	python: PathBuf,
-	code: PathBuf,
+	program: Rc<dyn Fn(bool) -> Command>,
 }
 
 impl Client {
-	/// Of a function whose code lies there. Made within a runtime, on which its connection lives.
-	pub async fn new(way: Way, Place { server, python }: &Place<'_>, function: Function) -> Result<Self> {
-		let path = format!("/2015-03-31/functions/{}", function.as_ref());
+	/// Made within a runtime, on which its connection lives.
+	pub async fn new(way: Way, server: &Server, called: &Called) -> Result<Self> {
+		let path = format!("/2015-03-31/functions/{}", called.name);
 		let path = if way == Way::Clone { path + "/invocations" } else { path };
-		let (python, code) = (python.to_path_buf(), server.work.path().join(function.as_ref()));
-		let mut client = Self { way, line: Line::Process, path, host: server.address.clone(), python, code };
+		let (host, program) = (server.address.clone(), called.program.clone());
+		let mut client = Self { way, line: Line::Process, path, host, program };
 		client.line = match way {
 			Way::Process => Line::Process,
 			Way::Worker => client.worker().await?,
@@ -80,9 +88,8 @@ impl Client {
 	}
 
 	fn command(&self, each_line: bool) -> Command {
-		let mut command = Command::new(&self.python);
-		command.args(["-c", &Function::program(each_line)]).current_dir(&self.code).process_group(0);
-		command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+		let mut command = (self.program)(each_line);
+		command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
 		command
 	}
 
@@ -116,7 +123,7 @@ impl Client {
 				body.to_vec()
 			}
 			Line::Process => {
-				let doing = "run Python";
+				let doing = "run a process";
 				let mut process = self.command(false).spawn().or_cant(doing)?;
 				if let Some(mut input) = process.stdin.take() {
 					input.write_all(event.as_bytes()).await.or_cant(doing)?;

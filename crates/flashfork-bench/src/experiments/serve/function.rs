@@ -1,16 +1,17 @@
 //! The functions, and what they answer.
 
-use std::fs;
+use std::{fs, rc::Rc};
 
 use clap::ValueEnum;
 
+use super::client::Called;
 use crate::prelude::*;
 
 /// The handler, which asks `total` for the sum of the numbers below one.
 const HANDLER: &str = include_str!("function.py");
 
 /// Its module.
-const MODULE: &str = "lambda_function";
+pub const MODULE: &str = "lambda_function";
 
 /// A function.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, strum::AsRefStr, strum::VariantArray)]
@@ -56,16 +57,27 @@ impl Function {
 		written.or_cant("write a function").map(|()| dir)
 	}
 
-	/// A program that answers one event from standard input, or, after an empty line, one for each line.
-	pub fn program(each_line: bool) -> String {
-		let head = format!("import json, sys\nfrom {MODULE} import lambda_handler\n");
-		let rest = if each_line {
-			"print(flush=True)\nfor line in sys.stdin:\n    print(json.dumps(lambda_handler(json.loads(line), None)), flush=True)\n"
-		} else {
-			"print(json.dumps(lambda_handler(json.load(sys.stdin), None)))\n"
+	/// The same as a process, where it has been written below `place`.
+	pub fn called(self, python: &Path, place: &Path) -> Called {
+		let (python, code) = (python.to_path_buf(), place.join(self.as_ref()));
+		let start = move |each_line| {
+			let mut command = tokio::process::Command::new(&python);
+			command.args(["-c", &program(each_line)]).current_dir(&code);
+			command
 		};
-		head + rest
+		Called { name: self.as_ref().to_owned(), program: Rc::new(start) }
 	}
+}
+
+/// A program in Python that answers one event from standard input, or, after an empty line, one for each line.
+pub fn program(each_line: bool) -> String {
+	let head = format!("import json, sys\nfrom {MODULE} import lambda_handler\n");
+	let rest = if each_line {
+		"print(flush=True)\nfor line in sys.stdin:\n    print(json.dumps(lambda_handler(json.loads(line), None)), flush=True)\n"
+	} else {
+		"print(json.dumps(lambda_handler(json.load(sys.stdin), None)))\n"
+	};
+	head + rest
 }
 
 /// An event, as it is sent.

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell as Counter, rc::Rc};
 
-use super::client::{Client, Taken, Way};
+use super::client::{Called, Client, Taken, Way};
 use super::function::Function;
 use super::server::Server;
 use super::{EXPERIMENT, ServeOptions};
@@ -10,6 +10,9 @@ use crate::prelude::*;
 use crate::subjects::command::last_line;
 use flashfork_measure::stats::quantile;
 use tokio::task::{JoinSet, LocalSet};
+
+/// The functions', which is the default.
+const HANDLER: &str = "lambda_function.lambda_handler";
 
 /// Fewer calls have no 99 % quantile.
 const ENOUGH: usize = 50;
@@ -72,27 +75,13 @@ impl Cell {
 	}
 }
 
-/// What clients need.
-pub struct Place<'a> {
-	pub server: Server,
-	pub python: &'a Path,
-}
-
 pub fn measure(options: &ServeOptions, run: &mut Run) -> Result {
 	let functions = options.functions();
 	run.begin("functions", functions.len() as u64);
-	// Processes are started elsewhere; what is a mere name is looked up in PATH.
-	let python = match options.python.components().count() {
-		1 => options.python.clone(),
-		_ => std::path::absolute(&options.python).or_cant("find Python")?,
-	};
-	if let Some(why) = lacks(&python) {
-		let cure = "scripts/python-libraries lambda makes one that has all";
-		return Err(unable!("{} lacks something: {why}; {cure}", options.python.display()));
-	}
-	let place = Place { server: Server::start(run.here.command()?, &python)?, python: &python };
+	let python = lambda_python(&options.python)?;
+	let server = Server::start(run.here.command()?, &python, &[])?;
 	for function in &functions {
-		place.server.deploy(&function.write(place.server.work.path())?)?;
+		server.deploy(&function.write(server.work.path())?, HANDLER)?;
 		run.step();
 	}
 	let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().or_cant("start clients")?;
@@ -101,7 +90,8 @@ pub fn measure(options: &ServeOptions, run: &mut Run) -> Result {
 	let clients = |cell: Cell| if cell.many { options.clients } else { 1 };
 	let taken = run.sample("calls of functions", options.effort(), cells.len(), 17, |index, _| {
 		let cell = cells[index];
-		let visit = visit(cell, clients(cell), cell.calls(options.quick), &place, &next);
+		let called = cell.function.called(&python, server.work.path());
+		let visit = visit(cell, clients(cell), cell.calls(options.quick), &server, &called, &next);
 		LocalSet::new().block_on(&runtime, visit)
 	});
 	taken.keep(run, |index, measure| {
@@ -110,6 +100,22 @@ pub fn measure(options: &ServeOptions, run: &mut Run) -> Result {
 		let (measure, function) = (measure.as_ref(), cell.function.as_ref());
 		Row::of(cell.way.as_ref(), unit, json!({ "measure": measure, "function": function, "clients": clients(cell) }))
 	})
+}
+
+/// A Python in which functions can run, as an absolute path: processes are started elsewhere.
+pub fn lambda_python(given: &Path) -> Result<PathBuf> {
+	// What is a mere name is looked up in PATH.
+	let python = match given.components().count() {
+		1 => given.to_owned(),
+		_ => std::path::absolute(given).or_cant("find Python")?,
+	};
+	match lacks(&python) {
+		None => Ok(python),
+		Some(why) => {
+			let cure = "scripts/python-libraries lambda makes one that has all";
+			Err(unable!("{} lacks something: {why}; {cure}", given.display()))
+		}
+	}
 }
 
 /// Why functions can't be served.
@@ -126,12 +132,13 @@ async fn visit(
 	cell: Cell,
 	clients: u32,
 	calls: u64,
-	place: &Place<'_>,
+	server: &Server,
+	called: &Called,
 	next: &Rc<Counter<u64>>,
 ) -> Result<Visit<Measure>> {
 	let mut ready = Vec::new();
 	for _ in 0..clients {
-		ready.push(Client::new(cell.way, place, cell.function).await?);
+		ready.push(Client::new(cell.way, server, called).await?);
 	}
 	let end = next.get() + calls;
 	let begin = Instant::now();

@@ -1,5 +1,6 @@
 //! A server of functions.
 
+use std::ffi::OsStr;
 use std::fs::{File, Permissions, set_permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -24,8 +25,8 @@ pub struct Server {
 }
 
 impl Server {
-	/// Starts one. Of /tmp each call has its own, so its state lies elsewhere.
-	pub fn start(flashfork: PathBuf, python: &Path) -> Result<Self> {
+	/// Starts one with these options besides. Of /tmp each call has its own, so its state lies elsewhere.
+	pub fn start(flashfork: PathBuf, python: &Path, options: &[&OsStr]) -> Result<Self> {
 		let work = WorkDir::new(Some(Path::new("/var/tmp")))?;
 		let doing = "start flashfork serve";
 		// Started by root it becomes another user.
@@ -33,7 +34,7 @@ impl Server {
 		let said = work.path().join("said");
 		let errors = File::create(&said).or_cant(doing)?;
 		let mut command = apart(&flashfork);
-		command.args(["serve", "--listen", "127.0.0.1:0", "--python"]).arg(python);
+		command.args(["serve", "--listen", "127.0.0.1:0", "--python"]).arg(python).args(options);
 		command.arg("--state").arg(work.path().join("state"));
 		let mut guard = Guard::start()?;
 		let mut process = command.stdout(Stdio::piped()).stderr(errors).spawn().or_cant(doing)?;
@@ -51,9 +52,9 @@ impl Server {
 	}
 
 	/// Deploys what is in a directory, under its name.
-	pub fn deploy(&self, code: &Path) -> Result {
+	pub fn deploy(&self, code: &Path, handler: &str) -> Result {
 		let mut deploy = apart(&self.flashfork);
-		deploy.args(["deploy", "--timeout", PATIENCE, "--endpoint", &self.address]).arg(code);
+		deploy.args(["deploy", "--timeout", PATIENCE, "--endpoint", &self.address, "--handler", handler]).arg(code);
 		let done = deploy.output().or_cant("start flashfork deploy")?;
 		if done.status.success() {
 			Ok(())
