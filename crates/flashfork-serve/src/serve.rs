@@ -101,6 +101,8 @@ pub struct ServeArgs {
 impl ServeArgs {
 	/// Serves until a signal ends it.
 	pub fn main(&self) -> Result<ExitCode, CliError> {
+		// A client that goes while it is answered is no end of the server.
+		output::outlive_the_pipe();
 		let unable = |why: String| CliError::Unable(why);
 		if !self.listen.ip().is_loopback() && (self.keys.is_none() || self.tls_key.is_none()) {
 			let why = "is no loopback address: give --keys, --tls-certificate and --tls-key";

@@ -201,6 +201,17 @@ fn a_call_ends_when_its_caller_vanishes() {
 }
 
 #[test]
+fn clients_that_go_before_they_are_answered_end_nothing() {
+	let server = server("gone", &[]);
+	let ask = format!("GET /2015-03-31/functions HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
+	for _ in 0..200 {
+		// The second answer is for a connection that is closed, as the first one has shown.
+		server.connect().write_all(ask.repeat(3).as_bytes()).unwrap();
+	}
+	still_serves(&server);
+}
+
+#[test]
 fn a_runtime_that_lies_answers_its_own_call_once() {
 	let server = server("lies", &[]);
 	let (told, failed) = server.call("f", &json!({ "do": "lie", "other": "8476a536-e9f4-11e8-9739-2dfe598c3fcd" }));
