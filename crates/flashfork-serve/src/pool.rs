@@ -206,8 +206,9 @@ impl Function {
 		let mut running = pool.metrics.call(self.config.full_name(), id.clone());
 		let slot = Arc::new(slot);
 		let limit = Duration::from_secs(self.config.timeout);
+		let mut may_wait = true;
 		let (mut instance, came, begun) = loop {
-			let waited = self.parked.take().await;
+			let waited = if may_wait { self.parked.take().await } else { None };
 			let has_waited = waited.is_some();
 			let mut instance = match waited {
 				Some(instance) => instance,
@@ -222,10 +223,11 @@ impl Function {
 			let (arn, payload, client_context) = (self.config.arn(), payload.clone(), client_context.clone());
 			let call = Call { id: id.clone(), invocation: uuid(), arn, deadline, client_context, payload };
 			let came = instance.call(call, begun + limit, limit).instrument(debug_span!("run")).await;
-			// It may have ended while it waited.
+			// It may have ended while it waited: then one is made for this call. All may end so: it is the last.
 			if !(has_waited && came.is_err() && !instance.has_begun() && begun.elapsed() < limit) {
 				break (instance, came, begun);
 			}
+			may_wait = false;
 		};
 		let printed = instance.printed();
 		let again = matches!(came, Ok(Answer::Done(_) | Answer::Failed(_)))

@@ -1,9 +1,10 @@
 //! What calls come to, and what they leave.
 
-use crate::common::{Server, processes, runs, until};
+use crate::common::{Server, answer, processes, runs, until};
 use rustix::process::{Pid, Signal};
 use serde_json::json;
 use std::fs;
+use std::time::Duration;
 
 #[test]
 fn unmodified_clients_and_runtime_clients_are_served() {
@@ -172,6 +173,29 @@ fn a_clone_that_dies_before_its_call_is_replaced() {
 	assert!(server.operator("/metrics").1.contains("flashfork_serve_clones_waiting 1\n"));
 	assert!(server.command(&["undeploy", "f"]).status.success());
 	until("what waits for calls of what was removed lives on", || !runs(&word));
+}
+
+#[test]
+fn a_call_ends_where_all_clones_die_before_they_ask_for_it() {
+	let server = Server::start("mute", &[]);
+	let code = tempfile::tempdir().unwrap();
+	// A runtime client of its own, whose clones can be taken for a while.
+	let word = format!("half{}", std::process::id());
+	let client = format!(
+		"import os, socket, time\nsocket.create_connection(('127.0.0.1', 1))\ntime.sleep(0.5)\n\
+		 if os.fork() == 0:\n  os.execv('/bin/sleep', ['{word}', '1000'])\ntime.sleep(0.5)\nos._exit(3)\n"
+	);
+	fs::write(code.path().join("lambda_function.py"), client).unwrap();
+	let done = server.command(&["deploy", code.path().to_str().unwrap(), "--name", "f", "--timeout", "20"]);
+	assert!(done.status.success(), "{done:?}");
+	// The next one, which begins when this one is taken, lives on when it dies, and so on.
+	until("no clone waits", || runs(&word));
+	let mut call = server.send("f", "Content-Length: 2\r\nConnection: close\r\n", "{}");
+	call.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+	let (status, _, error) = answer(&mut call);
+	assert_eq!(status, 200);
+	let error = String::from_utf8(error).unwrap();
+	assert!(error.contains("Runtime.ExitError"), "{error}");
 }
 
 #[test]
