@@ -4,7 +4,7 @@
 //! A clone is locked in (ARCHITECTURE.md, Functions), with /tmp and /proc of its own.
 
 use super::template::{CLONE, ORDER, Single};
-use super::{ahead, api::api, forked::in_handlers, threads, wait::wait};
+use super::{ahead, api::api, forked::in_handlers, take_over::set_limit, threads, wait::wait};
 use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
@@ -133,6 +133,9 @@ unsafe fn begin() {
 	// SAFETY: plain calls on this process.
 	unsafe {
 		libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		if let Some(given) = CLONE.get() {
+			set_limit(libc::RLIMIT_NPROC, given.processes);
+		}
 		let home = core::mem::replace(HOME.get(), -1);
 		check(libc::fchdir(home), c"flashfork: can't go to the function's directory");
 		libc::close(home);

@@ -58,7 +58,8 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
 		}
 		let (start, arguments, variables) = map(memory)?;
 		let variables = super::follow::environment(variables);
-		let mut given = Given { arguments, variables, mask: template.mask, ignored: start.ignored };
+		let processes = start.limits[libc::RLIMIT_NPROC as usize];
+		let mut given = Given { arguments, variables, mask: template.mask, ignored: start.ignored, processes };
 		// Perl takes apart what it finds here as its own; it sets %ENV itself.
 		if template.facts.at != ReadyAt::Perl {
 			environ = given.variables.as_ptr().cast_mut().cast();
@@ -77,7 +78,12 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
 			step
 		})?;
 		let stacks = stacks::limit();
-		limits(&start.limits);
+		let mut now = start.limits;
+		if template.facts.at == ReadyAt::Runtime {
+			// Before it is in its own namespace of users it would count with all others of the function.
+			now[libc::RLIMIT_NPROC as usize] = limit(libc::RLIMIT_NPROC);
+		}
+		limits(&now);
 		stacks::follow(stacks);
 		signals(template, start, &mut given.mask);
 		if start.closed >> 2 & 1 == 0 {
@@ -233,24 +239,40 @@ pub unsafe fn schedule(start: &Start) {
 	}
 }
 
+/// What is in force, soft and hard.
+fn limit(which: libc::__rlimit_resource_t) -> [u64; 2] {
+	let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+	// SAFETY: the structure is a local; the call can't fail for a resource that there is.
+	unsafe { libc::getrlimit(which, &raw mut now) };
+	[now.rlim_cur, now.rlim_max]
+}
+
 /// Soft and hard; a hard limit above the template's can't be had, then as much as there is.
 ///
 /// # Safety
 /// In a clone.
 pub unsafe fn limits(all: &[[u64; 2]; LIMITS]) {
-	for (which, [soft, hard]) in all.iter().enumerate() {
-		let which = which as libc::__rlimit_resource_t;
-		let wish = libc::rlimit { rlim_cur: *soft, rlim_max: *hard };
-		let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-		// SAFETY: the structures are locals.
-		unsafe {
-			if libc::getrlimit(which, &raw mut now) != 0 || (now.rlim_cur, now.rlim_max) == (*soft, *hard) {
-				continue;
-			}
-			if libc::setrlimit(which, &raw const wish) != 0 {
-				let most = libc::rlimit { rlim_cur: (*soft).min(now.rlim_max), rlim_max: (*hard).min(now.rlim_max) };
-				libc::setrlimit(which, &raw const most);
-			}
+	for (which, wish) in all.iter().enumerate() {
+		// SAFETY: as the caller says.
+		unsafe { set_limit(which as libc::__rlimit_resource_t, *wish) };
+	}
+}
+
+/// One of them.
+///
+/// # Safety
+/// In a clone.
+pub unsafe fn set_limit(which: libc::__rlimit_resource_t, [soft, hard]: [u64; 2]) {
+	let now = limit(which);
+	if now == [soft, hard] {
+		return;
+	}
+	let wish = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+	// SAFETY: the structures are locals.
+	unsafe {
+		if libc::setrlimit(which, &raw const wish) != 0 {
+			let most = libc::rlimit { rlim_cur: soft.min(now[1]), rlim_max: hard.min(now[1]) };
+			libc::setrlimit(which, &raw const most);
 		}
 	}
 }

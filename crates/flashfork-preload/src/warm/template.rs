@@ -101,6 +101,8 @@ pub struct Given {
 	pub mask: libc::sigset_t,
 	/// Signals that the caller ignores: bit N-1 for signal N.
 	pub ignored: u64,
+	/// The limit of processes, soft and hard.
+	pub processes: [u64; 2],
 }
 
 /// The clone that waits for a caller.

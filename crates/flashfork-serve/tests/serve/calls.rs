@@ -199,6 +199,22 @@ fn a_call_ends_where_all_clones_die_before_they_ask_for_it() {
 }
 
 #[test]
+fn processes_of_one_call_take_none_from_others() {
+	let server = Server::start("crowd", &[]);
+	server.deploy("f", &["--timeout", "100"]);
+	let word = format!("crowd{}", std::process::id());
+	let body = json!({ "do": "crowd", "word": word }).to_string();
+	let _full = server.send("f", &format!("Content-Length: {}\r\n", body.len()), &body);
+	until("it never had as many as it may", || runs(&format!("full-{word}")));
+	// More at a time than have been made ahead.
+	std::thread::scope(|scope| {
+		for _ in 0..8 {
+			scope.spawn(|| assert_eq!(server.call("f", &json!({ "do": "fork", "word": word })), (json!(null), false)));
+		}
+	});
+}
+
+#[test]
 fn a_clone_is_used_again_where_that_is_its_policy() {
 	let word = format!("again{}", std::process::id());
 	let server = Server::start("reuse", &["--concurrency", "2"]);

@@ -54,7 +54,8 @@ impl Caller {
 			for signal in (1..=64).filter(|signal| start.blocked >> (signal - 1) & 1 == 1) {
 				libc::sigaddset(&raw mut mask, signal);
 			}
-			let given = Given { arguments, variables, mask, ignored: start.ignored };
+			let processes = start.limits[libc::RLIMIT_NPROC as usize];
+			let given = Given { arguments, variables, mask, ignored: start.ignored, processes };
 			Ok(Caller { start, given })
 		}
 	}
