@@ -7,7 +7,7 @@
 use crate::programs::Program;
 use crate::store::Config;
 use flashfork_templates::{Directory, Moment, Ready, Template};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{
 	MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount,
@@ -88,7 +88,7 @@ pub fn main() {
 	}
 }
 
-/// The template's data and process; `None` in the outer process, when all is over.
+/// The template's data and process; `None` when all is over.
 fn inner() -> Result<Option<(u64, i32)>> {
 	let mut line = String::new();
 	std::io::stdin().read_line(&mut line)?;
@@ -102,11 +102,17 @@ fn inner() -> Result<Option<(u64, i32)>> {
 	std::fs::write("/proc/self/setgroups", "deny")?;
 	std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
 	std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+	let (alive, held) = std::io::pipe()?;
 	// SAFETY: this process has one thread.
 	match unsafe { libc::fork() } {
 		-1 => Err(failed("fork")),
 		0 => {
 			set_parent_process_death_signal(Some(Signal::KILL))?;
+			drop(held);
+			// The outer process may have ended before that, and can't be seen from here.
+			if poll(&mut [PollFd::new(&alive, PollFlags::IN)], Some(&Timespec::default()))? != 0 {
+				return Ok(None);
+			}
 			warm(&order).map(Some)
 		}
 		inside => outer(inside).map(|()| None),

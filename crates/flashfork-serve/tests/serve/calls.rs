@@ -1,9 +1,13 @@
 //! What calls come to, and what they leave.
 
-use crate::common::{Server, answer, processes, runs, until};
+use crate::common::{PYTHON, SERVE, Server, answer, processes, runs, until};
 use rustix::process::{Pid, Signal};
 use serde_json::json;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 #[test]
@@ -145,6 +149,43 @@ fn a_killed_server_leaves_nothing_and_comes_back_with_its_functions() {
 	let undone = server.command(&["undeploy", "f"]);
 	assert!(undone.status.success(), "{undone:?}");
 	until("its template still runs", || !runs(&word));
+}
+
+#[test]
+fn what_a_warden_begins_ends_with_it_at_any_moment() {
+	let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+	let word = format!("warden{}", std::process::id());
+	let path = |name: &str| place.path().join(name);
+	for name in ["names", "names/0", "code"] {
+		fs::DirBuilder::new().mode(0o700).create(path(name)).unwrap();
+	}
+	fs::write(path("code/f.py"), "def handler(event, context): pass\n").unwrap();
+	let arguments = ["-m", "awslambdaric", "f.handler"].map(|text| json!({ "Unix": text.as_bytes() }));
+	let order = json!({
+		"state": place.path(), "names": path("names/0"), "code": path("code"),
+		"program": { "path": *PYTHON, "arguments": arguments, "variables": [], "threads": false },
+		"shim": Path::new(SERVE).with_file_name("libflashfork_preload.so"),
+		"config": { "FunctionName": "f", "Environment": { "Variables": { "WORD": word } } },
+	});
+	// SAFETY: takes nothing.
+	let cpu = unsafe { libc::sched_getcpu() }.to_string();
+	for n in 0..60 {
+		// On one CPU, where a child may run after its parent.
+		let mut warden = Command::new("taskset");
+		warden.args(["-c", &cpu, SERVE, "warden of a function"]);
+		let mut warden = warden.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+		let mut line = warden.stdin.take().unwrap();
+		writeln!(line, "{order}").unwrap();
+		// The server goes as soon as that is said; once it waits, so that it is known to make sense.
+		if n == 0 {
+			let mut told = String::new();
+			BufReader::new(warden.stdout.take().unwrap()).read_line(&mut told).unwrap();
+			assert!(told.starts_with("{\"Ok\":"), "{told}");
+		}
+		drop(line);
+		warden.wait().unwrap();
+	}
+	until("what it was warming runs on", || !runs(&word));
 }
 
 #[test]
