@@ -33,6 +33,7 @@ mod recipe;
 pub mod runtime;
 mod script;
 mod serve;
+mod shared;
 mod stacks;
 mod streams;
 mod take_over;

@@ -4,7 +4,7 @@
 //! A clone is locked in (ARCHITECTURE.md, Functions), with /tmp and /proc of its own.
 
 use super::template::{CLONE, ORDER, Single};
-use super::{ahead, api::api, forked::in_handlers, take_over::set_limit, threads, wait::wait};
+use super::{ahead, api::api, forked::in_handlers, shared, take_over::set_limit, threads, wait::wait};
 use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
@@ -96,6 +96,8 @@ pub unsafe fn put_in_place(connection: c_int, fd: c_int) -> c_int {
 
 /// Returns in clones, and where this process is a child of the warm-up's, with `None`.
 unsafe fn become_template() -> Option<()> {
+	// SAFETY: in a program that may become a template there is one thread at its ready point, or it is refused.
+	unsafe { shared::note() };
 	let python = Api::find();
 	// SAFETY: the C API, which says that any thread may take the lock; plain calls on this process.
 	unsafe {
@@ -143,6 +145,7 @@ unsafe fn begin() {
 		let empty = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
 		libc::dup2(empty, 0);
 		libc::close(empty);
+		shared::cut();
 		IS_CLONE.store(true, Relaxed);
 	}
 }

@@ -126,6 +126,49 @@ fn a_file_that_all_calls_would_share_is_refused() {
 }
 
 #[test]
+fn a_connection_that_all_calls_would_share_is_cut_in_them() {
+	let server = Server::start("connections", &[]);
+	let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+	let code = tempfile::tempdir().unwrap();
+	let text = format!(
+		"import socket\nconnection = socket.create_connection({:?})\nconnection.sendall(b'warm')\n\
+		 def lambda_handler(event, context):\n try: connection.sendall(b'call')\n except OSError as e: told = repr(e)\n \
+		 return [told, connection.recv(9).decode()]\n",
+		("127.0.0.1", listener.local_addr().unwrap().port())
+	);
+	std::fs::write(code.path().join("lambda_function.py"), text).unwrap();
+	let done = server.command(&["deploy", code.path().to_str().unwrap(), "--name", "f", "--timeout", "20"]);
+	assert!(done.status.success(), "{done:?}");
+	let (mut there, _) = listener.accept().unwrap();
+	std::io::Write::write_all(&mut there, b"for one call alone").unwrap();
+	for _ in 0..2 {
+		let told = server.call("f", &json!({})).0;
+		assert_eq!(told, json!(["BrokenPipeError(32, 'Broken pipe')", ""]));
+	}
+	drop(server);
+	let mut heard = Vec::new();
+	let _ = std::io::Read::read_to_end(&mut there, &mut heard);
+	assert_eq!(heard, b"warm");
+}
+
+#[test]
+fn what_leads_from_one_call_to_another_is_refused() {
+	let server = Server::start("leads", &[]);
+	let code = tempfile::tempdir().unwrap();
+	for (made, why) in [
+		("__import__('os').pipe()", "a pipe, which all calls would share"),
+		("[__import__('socket').socketpair() for _ in range(2)]", "a pair of sockets, which all calls would share"),
+		("__import__('select').epoll()", "an epoll instance, which all calls would share"),
+		("__import__('subprocess').Popen(['sleep', '1000'])", "a child process, which its calls would not have"),
+	] {
+		std::fs::write(code.path().join("lambda_function.py"), format!("kept = {made}")).unwrap();
+		let done = server.command(&["deploy", code.path().to_str().unwrap(), "--name", "f"]);
+		let told = String::from_utf8_lossy(&done.stderr);
+		assert!(!done.status.success() && told.contains(why) && told.contains("in the handler"), "{told}");
+	}
+}
+
+#[test]
 fn what_a_call_has_started_ends_with_it() {
 	let server = Server::start("forks", &[]);
 	server.deploy("f", &["--timeout", "3"]);
