@@ -48,6 +48,30 @@ impl Instance {
 		Ok(Instance { process, ended, line, served: Some(Box::pin(served)), log, calls: 0 })
 	}
 
+	/// Waits until it asks for its first call. Else, in words, why it does not.
+	pub async fn begin(&mut self) -> std::result::Result<(), String> {
+		let mut begins = self.line.begins();
+		loop {
+			if let Some(begun) = begins.borrow().clone() {
+				return begun.map_err(|error| failed(&error));
+			}
+			tokio::select! {
+				biased;
+				Ok(()) = begins.changed() => {}
+				() = until(&mut self.served) => self.served = None,
+				() = self.log.read() => {}
+				ready = self.ended.readable() => match self.process.try_wait() {
+					Ok(None) => ready.map_err(|e| e.to_string())?.clear_ready(),
+					// What it has said before its end counts.
+					_ => match self.served.take() {
+						Some(served) => drop(timeout(Duration::from_secs(1), served).await),
+						None => return Err("its runtime has ended before it asked for a call".into()),
+					},
+				},
+			}
+		}
+	}
+
 	/// What it answers, by its deadline.
 	pub async fn call(&mut self, call: Call, deadline: Instant, limit: Duration) -> Came {
 		self.calls += 1;
@@ -115,6 +139,16 @@ async fn until(served: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
 	match served {
 		Some(served) => served.await,
 		None => std::future::pending().await,
+	}
+}
+
+/// An error of the runtime's, in words.
+fn failed(error: &[u8]) -> String {
+	let told: serde_json::Value = serde_json::from_slice(error).unwrap_or_default();
+	let text = |name: &str| told[name].as_str().map(str::to_owned);
+	match (text("errorType"), text("errorMessage")) {
+		(Some(kind), Some(why)) => format!("{kind}: {why}"),
+		_ => String::from_utf8_lossy(error).into_owned(),
 	}
 }
 

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use tracing::{Instrument, debug_span, info};
+use tracing::{Instrument, debug_span, error, info};
 
 /// How long a function may take to be warmed.
 const TO_WARM: Duration = Duration::from_secs(120);
@@ -125,15 +125,27 @@ impl Function {
 			return Ok(warm.clone());
 		}
 		let started = Instant::now();
-		let warm = timeout(TO_WARM, self.start(pool)).await;
-		let warm = warm.unwrap_or_else(|_| Err(ApiError::not_ready("the function is not warm after 120 seconds")));
-		let warm = warm.inspect_err(|_| pool.metrics.warmed(None))?;
+		let warm = timeout(TO_WARM, async {
+			let warm = Arc::new(self.start(pool).await?);
+			// What it has failed with when it was loaded its first clone says.
+			let mut first = self.fresh(pool, &warm, ()).await?.map_err(ApiError::service)?;
+			let begun = first.begin().await;
+			append(&self.log, &first.printed());
+			begun.map_err(|why| ApiError::not_ready(format!("the function fails when it is loaded: {why}")))?;
+			Ok((warm, first))
+		});
+		let warm =
+			warm.await.unwrap_or_else(|_| Err(ApiError::not_ready("the function is not warm after 120 seconds")));
+		let failed = |e: &ApiError| {
+			pool.metrics.warmed(None);
+			error!(function = self.config.full_name(), "not warm: {}", e.why);
+		};
+		let (warm, first) = warm.inspect_err(failed)?;
 		pool.metrics.warmed(Some(started.elapsed()));
-		info!(function = self.config.full_name(), ms = started.elapsed().as_millis(), "warm");
-		let warm = place.insert(Arc::new(warm)).clone();
+		info!(function = self.config.full_name(), ms = started.elapsed().as_millis() as u64, "warm");
+		self.parked.put(&pool.fresh, first);
+		*place = Some(warm.clone());
 		self.turns(pool, true);
-		drop(place);
-		self.ahead(pool);
 		Ok(warm)
 	}
 

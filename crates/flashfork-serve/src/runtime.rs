@@ -15,7 +15,7 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 const ROOT: &str = "/2018-06-01/runtime/";
 
@@ -55,7 +55,12 @@ pub struct Line {
 	/// The one that is to be answered, or the last one.
 	now: Mutex<Option<Invocation>>,
 	more: Notify,
+	/// How it has begun, from when it has said so.
+	begun: watch::Sender<Option<Begun>>,
 }
+
+/// What a clone says first: that it waits for a call, or, in JSON, what has failed when its function was loaded.
+pub type Begun = Result<(), Bytes>;
 
 impl Line {
 	/// Its next call, and what it will answer.
@@ -64,6 +69,11 @@ impl Line {
 		*locked(&self.now) = Some(Invocation { call, given: false, answer: Some(sender) });
 		self.more.notify_one();
 		answer
+	}
+
+	/// How it begins, before it has a call.
+	pub fn begins(&self) -> watch::Receiver<Option<Begun>> {
+		self.begun.subscribe()
 	}
 
 	/// Whether it has asked for that.
@@ -109,6 +119,10 @@ async fn respond(request: Request<Body>, line: &Line) -> Response {
 			accept(line, if failed || *what == "error" { Answer::Failed(bytes) } else { Answer::Done(bytes) })
 		}
 		(&Method::POST, ["init", "error"]) => match to_bytes(body, MOST).await {
+			Ok(bytes) if locked(&line.now).is_none() => {
+				line.begun.send_replace(Some(Err(bytes)));
+				(StatusCode::ACCEPTED, Json(json!({ "status": "OK" }))).into_response()
+			}
 			Ok(bytes) => accept(line, Answer::Failed(bytes)),
 			Err(_) => refuse(StatusCode::BAD_REQUEST, "InvalidRequest", "the error is too large, or breaks off"),
 		},
@@ -117,6 +131,7 @@ async fn respond(request: Request<Body>, line: &Line) -> Response {
 }
 
 async fn next(line: &Line) -> Response {
+	line.begun.send_if_modified(|begun| begun.is_none() && begun.replace(Ok(())).is_none());
 	loop {
 		if let Some(invocation) = locked(&line.now).as_mut() {
 			if !invocation.given {

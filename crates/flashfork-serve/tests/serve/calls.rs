@@ -92,17 +92,37 @@ fn an_end_is_that_calls_error() {
 }
 
 #[test]
-fn code_that_can_not_be_imported_fails_each_call() {
+fn code_that_can_not_be_loaded_is_refused_and_tried_again_by_the_next_call() {
 	let server = Server::start("import", &[]);
 	let code = tempfile::tempdir().unwrap();
-	std::fs::write(code.path().join("broken.py"), "import nothing_of_this_name\n").unwrap();
-	let path = code.path().to_str().unwrap();
-	let done = server.command(&["deploy", path, "--name", "broken", "--handler", "broken.handler"]);
-	assert!(done.status.success(), "{done:?}");
-	for _ in 0..2 {
-		let (error, failed) = server.call("broken", &json!({}));
-		assert!(failed && error["errorType"] == "Runtime.ImportModuleError", "{error}");
+	let deploy = |text: &str| {
+		std::fs::write(code.path().join("broken.py"), text).unwrap();
+		let path = code.path().to_str().unwrap();
+		server.command(&["deploy", path, "--name", "broken", "--handler", "broken.handler", "--timeout", "20"])
+	};
+	for (text, why) in [
+		("import nothing_of_this_name", "Runtime.ImportModuleError: "),
+		("def handler(", "Runtime.UserCodeSyntaxError: "),
+		("other = 1", "Runtime.HandlerNotFound: "),
+	] {
+		let done = deploy(text);
+		let told = String::from_utf8_lossy(&done.stderr);
+		assert!(!done.status.success() && told.contains(&format!("fails when it is loaded: {why}")), "{told}");
 	}
+	// What it needs may come and go.
+	let needed = code.path().join("needed");
+	std::fs::write(&needed, "").unwrap();
+	let done = deploy(&format!("open({needed:?})\ndef handler(event, context): return 1"));
+	assert!(done.status.success(), "{done:?}");
+	std::fs::rename(&needed, code.path().join("gone")).unwrap();
+	let mut server = server;
+	server.kill_and_start_again();
+	let call = || server.ask("POST", "/2015-03-31/functions/broken/invocations", "", b"");
+	let (status, _, why) = call();
+	let why = String::from_utf8(why).unwrap();
+	assert!(status == 502 && why.contains("FileNotFoundError"), "{status} {why}");
+	std::fs::rename(code.path().join("gone"), &needed).unwrap();
+	assert_eq!(call().0, 200);
 }
 
 #[test]

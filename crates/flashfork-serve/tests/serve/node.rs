@@ -163,12 +163,8 @@ fn what_calls_in_node_could_not_have_is_refused_with_the_cure() {
 		let told = deploy_files(&server, &[("index.js", code)], &[]).unwrap_err();
 		assert!(told.contains(why), "{told}");
 	}
-	// What can't be loaded fails each call, as with AWS.
-	deploy_files(&server, &[("index.js", "require('nothing-of-this-name')")], &[]).unwrap();
-	for _ in 0..2 {
-		let (error, failed) = server.call("own", &json!({}));
-		assert!(failed && error["errorType"] == "Runtime.ImportModuleError", "{error}");
-	}
+	let told = deploy_files(&server, &[("index.js", "require('nothing-of-this-name')")], &[]).unwrap_err();
+	assert!(told.contains("fails when it is loaded: Runtime.ImportModuleError: "), "{told}");
 }
 
 #[test]
