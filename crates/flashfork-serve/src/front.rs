@@ -33,6 +33,9 @@ use tracing::{Instrument, debug_span, error};
 /// Most connections at a time.
 const MOST_CONNECTIONS: usize = 1024;
 
+/// After which a result that could not be recorded is so again: the disk may have been full.
+const AGAIN: Duration = Duration::from_secs(5);
+
 /// All that requests are about.
 pub struct Server {
 	pub pool: Arc<Pool>,
@@ -130,9 +133,14 @@ impl Server {
 			}
 		}
 		let ended = Ended { id: event.id, owner: event.owner, status: status.into(), attempts, payload };
-		let done = tokio::task::spawn_blocking(move || self.events.end(ended)).await;
-		if !matches!(done, Ok(Ok(()))) {
-			error!("the result of an event can't be recorded; it runs again at the next start: {done:?}");
+		loop {
+			let (server, ended) = (self.clone(), ended.clone());
+			match tokio::task::spawn_blocking(move || server.events.end(ended)).await {
+				Ok(Ok(())) => return,
+				// Should the server end before, it runs again.
+				failed => error!("the result of an event can't be recorded, and is tried again: {failed:?}"),
+			}
+			sleep(AGAIN).await;
 		}
 	}
 

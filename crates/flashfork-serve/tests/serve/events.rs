@@ -2,6 +2,9 @@
 
 use crate::common::{Server, until};
 use serde_json::{Value, json};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 pub fn send(server: &Server, event: &Value) -> String {
 	try_send(server, event).expect("it is accepted")
@@ -70,4 +73,35 @@ fn an_accepted_event_runs_also_when_its_sender_has_gone() {
 		let count = |kind: &str| file.lines().filter(|line| line.starts_with(kind)).count();
 		count("{\"Event\"") == count("{\"Ended\"")
 	});
+}
+
+#[test]
+fn a_result_that_finds_no_room_is_recorded_when_there_is_some() {
+	let deaf = |command: &mut Command| {
+		// SAFETY: one system call, which allocates nothing.
+		unsafe {
+			command.pre_exec(|| {
+				libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+				Ok(())
+			})
+		};
+	};
+	let server = Server::start_as("events-full", &[], deaf);
+	server.deploy("f", &["--timeout", "20"]);
+	// As the server's user, who may.
+	let owner = std::fs::metadata(&server.state).unwrap();
+	let may_have = |most: &str| {
+		let mut command = Command::new("prlimit");
+		command.args(["--pid", &server.process.id().to_string(), &format!("--fsize={most}:unlimited")]);
+		assert!(command.gid(owner.gid()).uid(owner.uid()).status().unwrap().success());
+	};
+	// For the event, and half of its result.
+	let room = 150_000;
+	may_have(&room.to_string());
+	let id = send(&server, &json!({ "a": "x".repeat(100_000) }));
+	let file = server.state.join("events");
+	until("nobody has tried to record it", || std::fs::metadata(&file).unwrap().len() == room);
+	assert_eq!(result(&server, &id)["Status"], "Pending");
+	may_have("unlimited");
+	until("no result", || result(&server, &id)["Status"] == "Succeeded");
 }
