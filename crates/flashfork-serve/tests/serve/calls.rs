@@ -110,18 +110,18 @@ fn code_that_can_not_be_loaded_is_refused_and_tried_again_by_the_next_call() {
 		assert!(!done.status.success() && told.contains(&format!("fails when it is loaded: {why}")), "{told}");
 	}
 	// What it needs may come and go.
-	let needed = code.path().join("needed");
+	let [needed, gone] = ["needed", "gone"].map(|name| server.state.with_extension(name));
 	std::fs::write(&needed, "").unwrap();
 	let done = deploy(&format!("open({needed:?})\ndef handler(event, context): return 1"));
 	assert!(done.status.success(), "{done:?}");
-	std::fs::rename(&needed, code.path().join("gone")).unwrap();
+	std::fs::rename(&needed, &gone).unwrap();
 	let mut server = server;
 	server.kill_and_start_again();
 	let call = || server.ask("POST", "/2015-03-31/functions/broken/invocations", "", b"");
 	let (status, _, why) = call();
 	let why = String::from_utf8(why).unwrap();
 	assert!(status == 502 && why.contains("FileNotFoundError"), "{status} {why}");
-	std::fs::rename(code.path().join("gone"), &needed).unwrap();
+	std::fs::rename(&gone, &needed).unwrap();
 	assert_eq!(call().0, 200);
 }
 
