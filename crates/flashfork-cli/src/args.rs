@@ -32,7 +32,7 @@ pub enum Command {
 	Vm(VmArgs),
 	/// Serve functions by AWS Lambda's APIs, each call in a fresh clone of a warmed process
 	Serve(OtherArgs),
-	/// Deploy a function: a directory or a zip file with Python code
+	/// Deploy a function: a directory or a zip file with code in Python, JavaScript or Java
 	Deploy(OtherArgs),
 	/// Call a function, and print its answer
 	Invoke(OtherArgs),

@@ -1,5 +1,6 @@
 //! The commands that ask a server for something.
 
+use crate::bodies::MOST_PACKAGE;
 use crate::store::pack;
 use crate::{keys, tls};
 use axum::body::{Body, Bytes, to_bytes};
@@ -12,9 +13,10 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Where the server is.
@@ -37,7 +39,7 @@ pub struct Endpoint {
 	certificate_key: Option<PathBuf>,
 }
 
-/// Deploy a function: a directory or a zip file with code in Python or JavaScript
+/// Deploy a function: a directory or a zip file with code in Python, JavaScript or Java
 #[derive(clap::Args)]
 #[command(
 	after_help = "Examples:\n  flashfork deploy hello/ --handler app.handler --env STAGE=test --secret TOKEN=abc\n  flashfork deploy site/ --runtime nodejs --handler index.handler"
@@ -82,7 +84,7 @@ pub struct DeployArgs {
 pub struct InvokeArgs {
 	/// The function
 	name: String,
-	/// What it is called with, as JSON
+	/// What it is called with, as JSON; `-` reads it from standard input
 	#[arg(default_value = "{}")]
 	payload: String,
 	/// Print the end of the call's log on standard error
@@ -114,12 +116,20 @@ fn function(name: &str, rest: &str) -> Result<String, CliError> {
 	Ok(format!("{FUNCTIONS}/{name}{rest}"))
 }
 
+/// How long `deploy` waits for a server that was started a moment before.
+const TO_START: Duration = Duration::from_secs(2);
+
 impl Endpoint {
 	fn ask(&self, request: Builder, body: String) -> Result<Response<Bytes>, CliError> {
+		self.ask_within(Duration::ZERO, request, body)
+	}
+
+	/// The same of a server that may begin to listen within a while.
+	fn ask_within(&self, patience: Duration, request: Builder, body: String) -> Result<Response<Bytes>, CliError> {
 		let secure = self.endpoint.strip_prefix("https://");
 		let place = secure.or(self.endpoint.strip_prefix("http://")).unwrap_or(&self.endpoint).trim_end_matches('/');
 		let own = self.certificate.as_deref().zip(self.certificate_key.as_deref());
-		let secure = secure.map(|_| tls::connector(&self.ca, own)).transpose()?;
+		let tls = secure.map(|_| tls::connector(&self.ca, own)).transpose()?;
 		let asked: Result<_, Box<dyn std::error::Error>> = (|| {
 			let (mut parts, body) = request.header("host", place).body(body)?.into_parts();
 			if let Some(key) = &self.key {
@@ -129,9 +139,17 @@ impl Endpoint {
 			}
 			let request = Request::from_parts(parts, Body::from(body));
 			tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-				let stream = tokio::net::TcpStream::connect(place).await?;
+				let until = Instant::now() + patience;
+				let stream = loop {
+					match tokio::net::TcpStream::connect(place).await {
+						Err(e) if e.kind() == ErrorKind::ConnectionRefused && Instant::now() < until => {
+							tokio::time::sleep(Duration::from_millis(20)).await;
+						}
+						connected => break connected?,
+					}
+				};
 				stream.set_nodelay(true)?;
-				match secure {
+				match tls {
 					None => send(stream, request).await,
 					Some(tls) => {
 						let authority: Authority = place.parse()?;
@@ -142,7 +160,14 @@ impl Endpoint {
 			})
 		})();
 		let response = asked.map_err(|e| {
-			CliError::Unable(format!("can't ask {}: {e}; start it with `flashfork serve`", self.endpoint))
+			let refused = e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::ConnectionRefused);
+			let cure = match e.downcast_ref::<hyper::Error>() {
+				_ if refused => "; start it with `flashfork serve`",
+				Some(e) if e.is_parse() => "; with TLS its address begins with https://",
+				_ if secure.is_some() => "; --ca names who has signed its certificate, and http:// is without TLS",
+				_ => "",
+			};
+			CliError::Unable(format!("can't ask {}: {e}{cure}", self.endpoint))
 		})?;
 		if response.status().is_success() {
 			return Ok(response);
@@ -163,6 +188,11 @@ async fn send(
 	Ok(Response::from_parts(parts, to_bytes(Body::new(body), usize::MAX).await?))
 }
 
+/// A log for people: awslambdaric has `\r` between the lines of one message, which terminals write over each other.
+fn lines(log: &[u8]) -> Vec<u8> {
+	String::from_utf8_lossy(log).replace("\r\n", "\n").replace('\r', "\n").into_bytes()
+}
+
 fn print(bytes: &[u8]) -> Result<ExitCode, CliError> {
 	let mut out = std::io::stdout();
 	let done = out.write_all(bytes).and_then(|()| if bytes.ends_with(b"\n") { Ok(()) } else { out.write_all(b"\n") });
@@ -180,7 +210,17 @@ impl DeployArgs {
 		} else {
 			std::fs::read(&path).map_err(file("read"))?
 		};
-		let own = path.file_stem().unwrap_or_default().to_string_lossy();
+		let refuse = |why: String| Err(CliError::Unable(format!("{} {why}", self.path.display())));
+		if !package.starts_with(b"PK") {
+			return refuse("is no zip file: give one, or the directory in which the code lies".into());
+		}
+		// In base64, with the configuration.
+		let most = MOST_PACKAGE / 4 * 3 - (1 << 20);
+		if package.len() > most {
+			return refuse(format!("has {} MB packed, and a package has {} at most", package.len() >> 20, most >> 20));
+		}
+		let own = if path.is_dir() { path.file_name() } else { path.file_stem() };
+		let own = own.unwrap_or_default().to_string_lossy();
 		let name = self.name.as_deref().unwrap_or(&own);
 		crate::store::name(name).map_err(|e| CliError::Unable(format!("{}; name it with --name", e.why)))?;
 		let mut secrets = BTreeMap::new();
@@ -197,7 +237,7 @@ impl DeployArgs {
 			"FunctionName": name, "Runtime": self.runtime, "Handler": self.handler.as_deref().unwrap_or_default(), "Timeout": self.timeout, "MemorySize": self.memory, "Reuse": self.reuse,
 			"Environment": { "Variables": variables }, "Secrets": secrets, "Code": { "ZipFile": BASE64.encode(package) },
 		});
-		self.endpoint.ask(Request::post(FUNCTIONS), asked.to_string())?;
+		self.endpoint.ask_within(TO_START, Request::post(FUNCTIONS), asked.to_string())?;
 		output::say(&format!("{name} is warm"))?;
 		Ok(ExitCode::SUCCESS)
 	}
@@ -211,15 +251,22 @@ impl InvokeArgs {
 				return Err(CliError::Unable(format!("{id} is no id of an event")));
 			}
 			let path = function(&self.name, &format!("/events/{id}"))?;
-			return print(self.endpoint.ask(Request::get(path), String::new())?.body());
+			let response = self.endpoint.ask(Request::get(path), String::new())?;
+			print(response.body())?;
+			let told: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+			return Ok(ExitCode::from(u8::from(told["Status"] == "Failed")));
 		}
+		let payload = match &*self.payload {
+			"-" => std::io::read_to_string(std::io::stdin()).map_err(CliError::file("read", "standard input"))?,
+			payload => payload.to_owned(),
+		};
 		let request = Request::post(function(&self.name, "/invocations")?)
 			.header("x-amz-invocation-type", if self.event { "Event" } else { "RequestResponse" })
 			.header("x-amz-log-type", if self.log { "Tail" } else { "None" });
-		let response = self.endpoint.ask(request, self.payload.clone())?;
+		let response = self.endpoint.ask(request, payload)?;
 		let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
 		if let Some(log) = header("x-amz-log-result").and_then(|text| BASE64.decode(text).ok()) {
-			std::io::stderr().write_all(&log).map_err(CliError::file("write", "standard error"))?;
+			std::io::stderr().write_all(&lines(&log)).map_err(CliError::file("write", "standard error"))?;
 		}
 		print(if self.event { header("x-amzn-requestid").unwrap_or_default().as_bytes() } else { response.body() })?;
 		Ok(ExitCode::from(u8::from(header("x-amz-function-error").is_some())))
@@ -229,7 +276,7 @@ impl InvokeArgs {
 impl FunctionArgs {
 	/// Prints what it has printed.
 	pub fn logs(&self) -> Result<ExitCode, CliError> {
-		print(self.endpoint.ask(Request::get(function(&self.name, "/logs")?), String::new())?.body())
+		print(&lines(self.endpoint.ask(Request::get(function(&self.name, "/logs")?), String::new())?.body()))
 	}
 
 	/// Removes it.
@@ -250,5 +297,18 @@ impl Endpoint {
 			output::say(&format!("{name}  {handler}  {} s  {} MB", function["Timeout"], function["MemorySize"]))?;
 		}
 		Ok(ExitCode::SUCCESS)
+	}
+}
+
+#[cfg(test)]
+mod tests {
+	use super::*;
+
+	#[test]
+	fn a_log_is_shown_in_lines() {
+		assert_eq!(
+			lines(b"KeyError\rTraceback\r\xc2\xa0File\r\nnext\n"),
+			"KeyError\nTraceback\n\u{a0}File\nnext\n".as_bytes()
+		);
 	}
 }

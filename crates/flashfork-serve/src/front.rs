@@ -2,6 +2,7 @@
 
 use crate::bodies::{Bodies, MOST, MOST_EVENT, MOST_PACKAGE};
 use crate::cluster::{Call, Cluster, Start};
+use crate::deploys::Deploys;
 use crate::error::{ApiError, Result};
 use crate::events::{ATTEMPTS, Ended, Event, Events};
 use crate::keys::{Keys, Right};
@@ -46,9 +47,10 @@ pub struct Server {
 	/// Without them who is on this machine may ask, as one owner.
 	keys: Option<Keys>,
 	bodies: Bodies,
+	/// Of the event that waits for a place.
+	turn: AsyncMutex<()>,
 	functions: Functions,
-	/// One at a time: packages are large.
-	deploys: Arc<AsyncMutex<()>>,
+	deploys: Arc<Deploys>,
 	/// How many functions of before are being warmed.
 	pub warming: AtomicUsize,
 	/// Of a node: then functions and events are the cluster's.
@@ -76,9 +78,9 @@ impl Server {
 			let lease = store.lease(&config);
 			functions.insert(config.full_name(), Arc::new(Function::new(config, lease)));
 		}
-		let (warming, bodies) = (AtomicUsize::default(), Bodies::default());
+		let (warming, bodies, turn) = (AtomicUsize::default(), Bodies::default(), AsyncMutex::default());
 		let (functions, deploys) = (Arc::new(Mutex::new(functions)), Arc::default());
-		Ok(Server { pool, store, events, retry, keys, bodies, functions, deploys, warming, cluster: None })
+		Ok(Server { pool, store, events, retry, keys, bodies, turn, functions, deploys, warming, cluster: None })
 	}
 
 	/// Removes packages of what is not deployed, or was cut off; of a server alone.
@@ -146,7 +148,10 @@ impl Server {
 
 	/// An event waits as long as it takes: it is no caller.
 	async fn attempt(&self, event: &Event) -> Result<Outcome> {
+		// One event at a time waits for a place: callers are not behind all that wait.
+		let turn = self.turn.lock().await;
 		let slot = self.pool.slots.clone().acquire_owned().await.map_err(ApiError::service)?;
+		drop(turn);
 		// As it is now, not as it was when the event began to wait.
 		let function = self.function(&event.owner, &event.function).await?;
 		function.call(&self.pool, slot, event.id.clone(), event.payload.clone().into(), None).await
@@ -342,19 +347,21 @@ async fn deploy(
 }
 
 async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(StatusCode, Json<Value>)> {
-	let _one = server.deploys.lock().await;
 	// Twice, so that nothing is kept of what neither knows.
 	let config: Config = serde_json::from_slice(&body).map_err(ApiError::bad_content)?;
 	let Deployment { code } = serde_json::from_slice(&body).map_err(ApiError::bad_content)?;
 	drop(body);
+	let _one = server.deploys.of(&format!("{owner}:{}", store::name(&config.function_name)?.1)).await;
 	let package = code.zip_file.ok_or_else(|| ApiError::invalid("Code.ZipFile, a package in base64, is missing"))?;
 	let package = BASE64.decode(package).map_err(ApiError::bad_content)?;
 	if let Some(cluster) = &server.cluster {
 		cluster.may_have(&config)?;
 	}
 	let package = Bytes::from(package);
-	let (unpacking, packed) = (server.clone(), package.clone());
-	let unpacked = tokio::task::spawn_blocking(move || unpacking.store.unpack(config, owner, &packed)).await;
+	let unpacking = server.deploys.unpacking.lock().await;
+	let (unpacker, packed) = (server.clone(), package.clone());
+	let unpacked = tokio::task::spawn_blocking(move || unpacker.store.unpack(config, owner, &packed)).await;
+	drop(unpacking);
 	let config = unpacked.map_err(ApiError::service)??;
 	let name = config.full_name();
 	let old = locked(&server.functions).get(&name).cloned();
@@ -363,7 +370,11 @@ async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(Statu
 	if let Err(e) = function.warm(&server.pool).await {
 		server.store.tidy(&name, &kept);
 		let log = function.log();
-		return Err(ApiError::invalid(format!("{}; it has printed:\n{}", e.why, String::from_utf8_lossy(&log))));
+		let printed = String::from_utf8_lossy(&log);
+		let printed = if printed.is_empty() { String::new() } else { format!("; it has printed:\n{printed}") };
+		let cure =
+			if printed.contains("No module named awslambdaric") { "; pip install awslambdaric there" } else { "" };
+		return Err(ApiError::invalid(format!("{}{cure}{printed}", e.why)));
 	}
 	match &server.cluster {
 		Some(cluster) => {
@@ -402,7 +413,7 @@ async fn undeploy(
 	Extension(Owner(owner)): Extension<Owner>,
 	Path(name): Path<String>,
 ) -> Result<StatusCode> {
-	let _one = server.deploys.lock().await;
+	let _one = server.deploys.of(&format!("{owner}:{}", store::name(&name)?.1)).await;
 	let function = server.function(&owner, &name).await?;
 	match &server.cluster {
 		Some(cluster) => cluster.undeploy(&function.config).await?,

@@ -122,7 +122,8 @@ impl Keys {
 		let mut bytes = [0; 32];
 		hex::decode_to_slice(signature, &mut bytes).map_err(|_| bad("a signature is 64 hexadecimal digits"))?;
 		if !key.may.contains(&right) {
-			return Err(ApiError::denied(format!("the key may not do that: `{right:?}` is not among what it may")));
+			let right = format!("{right:?}").to_lowercase();
+			return Err(ApiError::denied(format!("the key may not do that: `{right}` is not among what it may")));
 		}
 		Ok(Claim { key, date, scope, signed, signature: bytes })
 	}

@@ -83,7 +83,16 @@ impl Programs {
 fn found(program: &Path, option: &str) -> Result<PathBuf> {
 	let paths = std::env::var_os("PATH").unwrap_or_default();
 	let path = flashfork_templates::find(program.as_os_str(), &paths);
-	let path = path.map_err(|e| ApiError::not_ready(format!("{e}: start the server with {option}")))?;
+	let path = path.map_err(|e| {
+		let user = rustix::process::geteuid().as_raw();
+		let cure = match e.to_string().contains("Permission denied") {
+			true => {
+				format!("user {user}, whose functions are, can't reach it: put it elsewhere, or name another --user")
+			}
+			false => format!("start the server with {option}"),
+		};
+		ApiError::not_ready(format!("{e}: {cure}"))
+	})?;
 	// Its links stay, for an environment of Python is known by its own.
 	Ok(std::path::absolute(path)?)
 }

@@ -189,6 +189,10 @@ impl Config {
 		let plain = |name: &str| {
 			!name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !name.starts_with("LD_")
 		};
+		let ours = |name: &str| name.starts_with("AWS_LAMBDA_") || ["_HANDLER", "LAMBDA_TASK_ROOT"].contains(&name);
+		if let Some((name, _)) = all().find(|(name, _)| ours(name)) {
+			return Err(ApiError::invalid(format!("{name} is a variable that the server sets")));
+		}
 		if all().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MOST_VARIABLES {
 			return Err(ApiError::invalid("variables and secrets have 64 KB at most, with their names"));
 		}
@@ -349,9 +353,26 @@ fn sync_above(code: &Path) -> std::io::Result<()> {
 	sync(&code.ancestors().skip(1).take(3).map(Path::to_owned).collect::<Vec<_>>())
 }
 
+/// How many files a package says that it has, in its end record (APPNOTE.TXT, 4.3.16); as many as can be where another
+/// record would say that, which so small a package doesn't need.
+fn said_files(package: &[u8]) -> Option<usize> {
+	const LEN: usize = 22;
+	let last = package.len().checked_sub(LEN)?;
+	let first = last.saturating_sub(usize::from(u16::MAX));
+	let at = (first..=last).rev().find(|at| package[*at..].starts_with(b"PK\x05\x06"))?;
+	let record = &package[at..at + LEN];
+	let elsewhere = record[8..12].chunks(2).any(|field| field == [0xff; 2])
+		|| record[12..20].chunks(4).any(|field| field == [0xff; 4]);
+	Some(if elsewhere { usize::MAX } else { usize::from(u16::from_le_bytes([record[10], record[11]])) })
+}
+
 /// Unpacks it, onto the disk.
 fn unpack(package: &[u8], into: &Path) -> Result<()> {
 	let bad = |why: &dyn Display| ApiError::invalid(format!("the package is refused: {why}"));
+	// Before all of them are read into memory.
+	if said_files(package).is_some_and(|count| count > MOST_FILES) {
+		return Err(bad(&"it has more than 30,000 files"));
+	}
 	let mut archive = zip::ZipArchive::new(Cursor::new(package)).map_err(|e| bad(&e))?;
 	if archive.len() > MOST_FILES {
 		return Err(bad(&"it has more than 30,000 files"));
@@ -396,11 +417,13 @@ pub fn pack(directory: &Path) -> std::io::Result<Vec<u8>> {
 	let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
 	let mut waiting = vec![directory.to_owned()];
 	while let Some(here) = waiting.pop() {
-		for entry in fs::read_dir(here)? {
+		for entry in fs::read_dir(&here)? {
 			let entry = entry?;
 			let (path, kind) = (entry.path(), entry.file_type()?);
 			let name = path.strip_prefix(directory).unwrap_or(&path).to_string_lossy().into_owned();
-			if kind.is_dir() && entry.file_name() != "__pycache__" {
+			// Of npm's, with links to what is run while developing.
+			let tools = entry.file_name() == ".bin" && here.ends_with("node_modules");
+			if kind.is_dir() && entry.file_name() != "__pycache__" && !tools {
 				waiting.push(path);
 			} else if kind.is_file() {
 				let mode = std::os::unix::fs::PermissionsExt::mode(&entry.metadata()?.permissions());

@@ -60,15 +60,21 @@ pub fn environment(state: &Path, config: &Config) -> BTreeMap<String, String> {
 		("AWS_LAMBDA_FUNCTION_NAME", &config.function_name),
 		("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST"),
 		("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", &memory),
-		("AWS_REGION", "local"),
+		("AWS_LAMBDA_LOG_GROUP_NAME", &format!("/aws/lambda/{}", config.function_name)),
+		("AWS_LAMBDA_LOG_STREAM_NAME", "local"),
 		("LAMBDA_TASK_ROOT", &root),
 		("_HANDLER", &config.handler),
 	] {
 		all.insert(name.into(), value.into());
 	}
-	for (name, value) in
-		[("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LANG", "C.UTF-8"), ("TZ", ":UTC"), ("HOME", "/tmp")]
-	{
+	for (name, value) in [
+		("PATH", "/usr/local/bin:/usr/bin:/bin"),
+		("LANG", "C.UTF-8"),
+		("TZ", ":UTC"),
+		("HOME", "/tmp"),
+		("AWS_REGION", "local"),
+		("AWS_DEFAULT_REGION", "local"),
+	] {
 		all.entry(name.into()).or_insert_with(|| value.into());
 	}
 	all
@@ -158,6 +164,11 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 		.start()
 		.and_then(flashfork_templates::Warming::wait)
 		.map_err(Error::other)?;
+	// What has no parent any more has this process; a template with threads accepts no children at all.
+	let is_left = |pid: &i32| *pid != facts.pid && parent_of(*pid) == Some(std::process::id() as i32);
+	if !program.threads && processes()?.iter().any(is_left) {
+		return Err(Error::other("it has left a process running, beside all calls: start it in the handler"));
+	}
 	for place in own_places().into_iter().filter(|place| place.is_dir()) {
 		close(&place)?;
 	}
@@ -171,6 +182,14 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 /// All that can be seen.
 fn processes() -> Result<Vec<i32>> {
 	Ok(std::fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// That of a process which has not ended.
+fn parent_of(pid: i32) -> Option<i32> {
+	let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+	let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+	fields.next().filter(|state| *state != "Z")?;
+	fields.next()?.parse().ok()
 }
 
 /// How many kilobytes a process has as its data.

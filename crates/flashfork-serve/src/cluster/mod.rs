@@ -18,6 +18,7 @@ mod work;
 pub use commands::ClusterArgs;
 
 use crate::closed;
+use crate::deploys::Deploys;
 use crate::error::Result;
 use crate::pool::{Functions, Pool};
 use crate::store::{Store, is_plain};
@@ -37,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
 use tracing::info;
 
@@ -120,7 +121,7 @@ pub struct Cluster {
 	store: Store,
 	functions: Functions,
 	/// Held while a function is deployed here.
-	deploys: Arc<AsyncMutex<()>>,
+	deploys: Arc<Deploys>,
 	packages: Packages,
 	queue: Queue,
 	/// Calls that may run at a time.
@@ -143,7 +144,7 @@ impl Cluster {
 	pub async fn join(
 		start: Start,
 		(pool, store, functions): (Arc<Pool>, Store, Functions),
-		deploys: Arc<AsyncMutex<()>>,
+		deploys: Arc<Deploys>,
 		slots: u32,
 		retry: Duration,
 	) -> std::result::Result<Arc<Cluster>, CliError> {

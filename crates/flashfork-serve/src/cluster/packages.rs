@@ -293,7 +293,7 @@ impl Cluster {
 		self.pool.changed.notify_one();
 		let (store, functions, deploys) = (self.store.clone(), self.functions.clone(), self.deploys.clone());
 		tokio::spawn(async move {
-			let _none = deploys.lock().await;
+			let _none = deploys.of(&name).await;
 			let now = locked(&functions).get(&name).cloned();
 			let old = old.filter(|_| now.is_some());
 			let keep: Vec<_> = now.iter().chain(&old).map(|function| &function.config).collect();

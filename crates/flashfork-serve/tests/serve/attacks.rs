@@ -177,7 +177,13 @@ fn names_and_json_are_checked() {
 	assert_eq!(server.ask("POST", CALL, "X-Amz-Client-Context: Cg==\r\n", b"{}").0, 400);
 	// Of an ARN the name counts alone.
 	let arn = json!({ "FunctionName": "arn:aws:lambda:/../../../../escaped:local:function:h" });
-	assert_eq!(deploy(&server, arn, &zipped(|_| ())).0, 201);
+	let handler = "def lambda_handler(event, context): pass";
+	let package = zipped(|zip| {
+		zip.start_file("lambda_function.py", zip::write::SimpleFileOptions::default()).unwrap();
+		zip.write_all(handler.as_bytes()).unwrap();
+	});
+	let done = deploy(&server, arn, &package);
+	assert_eq!(done.0, 201, "{}", done.1);
 	let code = std::fs::read_dir(server.state.join("code")).unwrap();
 	let mut code: Vec<_> = code.map(|entry| entry.unwrap().file_name()).collect();
 	code.sort();

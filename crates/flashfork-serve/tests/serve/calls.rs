@@ -180,12 +180,30 @@ fn what_leads_from_one_call_to_another_is_refused() {
 		("[__import__('socket').socketpair() for _ in range(2)]", "a pair of sockets, which all calls would share"),
 		("__import__('select').epoll()", "an epoll instance, which all calls would share"),
 		("__import__('subprocess').Popen(['sleep', '1000'])", "a child process, which its calls would not have"),
+		("__import__('os').system('sleep 1000 &')", "it has left a process running"),
 	] {
 		std::fs::write(code.path().join("lambda_function.py"), format!("kept = {made}")).unwrap();
 		let done = server.command(&["deploy", code.path().to_str().unwrap(), "--name", "f"]);
 		let told = String::from_utf8_lossy(&done.stderr);
 		assert!(!done.status.success() && told.contains(why) && told.contains("in the handler"), "{told}");
 	}
+}
+
+#[test]
+fn a_slow_deployment_keeps_no_other_back() {
+	let server = Server::start("slow", &[]);
+	let code = tempfile::tempdir().unwrap();
+	std::fs::write(code.path().join("lambda_function.py"), "import time\ntime.sleep(1000)\n").unwrap();
+	let word = format!("slow{}", std::process::id());
+	let mut slow = std::process::Command::new(crate::common::SERVE);
+	slow.args(["deploy", code.path().to_str().unwrap(), "--name", "slow", "--env", &format!("MARK={word}")]);
+	let mut slow = slow.args(["--endpoint", &server.url]).spawn().unwrap();
+	until("it is not being warmed", || processes(&word).len() > 1);
+	server.deploy("f", &["--timeout", "20"]);
+	assert!(server.command(&["undeploy", "f"]).status.success());
+	assert!(slow.try_wait().unwrap().is_none());
+	slow.kill().unwrap();
+	slow.wait().unwrap();
 }
 
 #[test]
@@ -285,14 +303,19 @@ fn a_call_ends_where_all_clones_die_before_they_ask_for_it() {
 	let code = tempfile::tempdir().unwrap();
 	// A runtime client of its own, whose clones can be taken for a while.
 	let word = format!("half{}", std::process::id());
+	let mute = server.state.with_extension("mute");
+	let _ = fs::remove_file(&mute);
 	let client = format!(
-		"import os, socket, time\nsocket.create_connection(('127.0.0.1', 1))\ntime.sleep(0.5)\n\
-		 if os.fork() == 0:\n  os.execv('/bin/sleep', ['{word}', '1000'])\ntime.sleep(0.5)\nos._exit(3)\n"
+		"import os, socket, time\nline = socket.create_connection(('127.0.0.1', 1))\nif not os.path.exists({mute:?}):\n \
+		  line.sendall(b'GET /2018-06-01/runtime/invocation/next HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\n line.recv(1)\n os._exit(3)\n\
+		 time.sleep(0.5)\nif os.fork() == 0:\n  os.execv('/bin/sleep', ['{word}', '1000'])\ntime.sleep(0.5)\nos._exit(3)\n"
 	);
 	fs::write(code.path().join("lambda_function.py"), client).unwrap();
 	let done = server.command(&["deploy", code.path().to_str().unwrap(), "--name", "f", "--timeout", "20"]);
 	assert!(done.status.success(), "{done:?}");
-	// The next one, which begins when this one is taken, lives on when it dies, and so on.
+	// The first one asks for its call. The next one, which begins when this one is taken, lives on when it dies, and so on.
+	fs::write(&mute, "").unwrap();
+	assert_eq!(server.call("f", &json!({})).0["errorType"], "Runtime.ExitError");
 	until("no clone waits", || runs(&word));
 	let mut call = server.send("f", "Content-Length: 2\r\nConnection: close\r\n", "{}");
 	call.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

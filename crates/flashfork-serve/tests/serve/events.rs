@@ -21,8 +21,9 @@ pub fn try_send(server: &Server, event: &Value) -> Option<String> {
 
 pub fn result(server: &Server, id: &str) -> Value {
 	let done = server.command(&["invoke", "f", "--result", id]);
-	assert!(done.status.success(), "{done:?}");
-	serde_json::from_slice(&done.stdout).unwrap()
+	let told: Value = serde_json::from_slice(&done.stdout).unwrap_or_else(|_| panic!("{done:?}"));
+	assert_eq!(done.status.success(), told["Status"] != "Failed", "{done:?}");
+	told
 }
 
 #[test]

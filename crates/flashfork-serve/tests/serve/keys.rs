@@ -58,13 +58,17 @@ assert client.list_functions()['Functions'] == []
 	assert!(said(&server.command_as(Some(TWO), &["functions"])).is_empty());
 }
 
+/// A package that is refused, by its server alone.
+const BAD: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/bad.zip");
+
 #[test]
 fn a_key_does_what_it_may() {
+	fs::write(BAD, "PK").unwrap();
 	let (server, _) = Server::with_keys("rights", &[], |_| ());
 	assert!(server.deploy_as(Some(DEPLOYER), "f", &["--timeout", "20"]).status.success());
 	for (key, may) in [(DEPLOYER, "deploy"), (CALLER, "invoke"), (READER, "read")] {
 		for (command, right) in [
-			(&["deploy", "/dev/null", "--name", "g"][..], "deploy"),
+			(&["deploy", BAD, "--name", "g"][..], "deploy"),
 			(&["undeploy", "g"], "deploy"),
 			(&["invoke", "f"], "invoke"),
 			(&["invoke", "f", "--event"], "invoke"),
