@@ -53,6 +53,7 @@ fn small(name: &str) -> Small {
 		"pytest" => ("--suites fixture --size 16M", "suites of tests", 2),
 		"serve" => (concat!("--functions small --quick --python ", lambda_python!()), "calls of functions", 2),
 		"serve-jobs" => ("--quick", "jobs", 1),
+		"cluster" => (concat!("--rounds 9 --size 16M --quick --python ", lambda_python!()), "calls of functions", 2),
 		"unit-test" => ("--size 4M --rounds 9", "interleaved", 1),
 		"fuzz" => ("--size 4M --seconds 3600", "slice 1", 1),
 		"vm-clone" => ("--sizes 2M --rounds 40", "interleaved", 1),
@@ -73,6 +74,10 @@ fn small(name: &str) -> Small {
 		"serve" => || runs(lambda_python!(), &["-c", "import awslambdaric, numpy"]),
 		// Its functions take half a minute to warm, and the test of serve stands for it.
 		"serve-jobs" => || false,
+		"cluster" => || {
+			let has_programs = runs("nats-server", &["--version"]) && runs("unshare", &["--net", "ip", "-V"]);
+			has_programs && runs(lambda_python!(), &["-c", "import awslambdaric"])
+		},
 		"fuzz" => || runs("afl-clang-fast", &["--version"]),
 		"vm-clone" | "vm-memory" | "vm-fork" | "vm-fuzz" => {
 			|| std::fs::File::options().read(true).write(true).open("/dev/kvm").is_ok()

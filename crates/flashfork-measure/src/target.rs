@@ -27,6 +27,8 @@ pub enum Unit {
 	Bytes,
 	/// Rates.
 	PerSecond,
+	/// Things that are counted.
+	Count,
 }
 
 /// One promise and how it fared.
@@ -69,6 +71,12 @@ impl Target {
 		Self { what: what.into(), bound: Bound::AtLeast(least), unit: Unit::Times, measured }
 	}
 
+	/// What was counted, of which there is to be none.
+	pub fn none(what: impl Into<String>, counted: Option<f64>) -> Self {
+		let measured = counted.map(|value| Ratio { value, interval: Interval { low: value, high: value } });
+		Self::at_most(what, 0.0, Unit::Count, measured)
+	}
+
 	/// The cells of its table row: what, target, measured, met?
 	pub fn row(&self) -> Vec<String> {
 		let bound = match self.bound {
@@ -76,7 +84,12 @@ impl Target {
 			Bound::AtLeast(limit) => format!("≥ {}", self.unit.show(limit)),
 		};
 		let measured = self.measured.as_ref().map_or("not measured".to_owned(), |found| {
-			format!("{} ({})", self.unit.show(found.value), self.unit.show_interval(found.interval))
+			let value = self.unit.show(found.value);
+			// A count has none.
+			match found.interval {
+				Interval { low, high } if low == high => value,
+				interval => format!("{value} ({})", self.unit.show_interval(interval)),
+			}
 		});
 		vec![self.what.clone(), bound, measured, self.verdict().to_owned()]
 	}
@@ -104,7 +117,7 @@ impl Unit {
 		let low = low.strip_suffix(unit).unwrap_or(&low).to_owned();
 		match self {
 			Self::Times => format!("{low}–{}", high.trim_end_matches(unit)),
-			Self::Microseconds | Self::SecondsPerGb | Self::Bytes | Self::PerSecond => format!("{low}–{high}"),
+			_ => format!("{low}–{high}"),
 		}
 	}
 
@@ -115,6 +128,7 @@ impl Unit {
 			Self::SecondsPerGb => format!("{} s/GB", three_figures(value)),
 			Self::Bytes => show(value.max(0.0) as u64),
 			Self::PerSecond => format!("{} /s", three_figures(value)),
+			Self::Count => value.to_string(),
 		}
 	}
 }
@@ -153,6 +167,13 @@ mod tests {
 		let (met, missed) = (target(Bound::AtMost(1.3), 1.0, 1.2), target(Bound::AtMost(1.3), 1.4, 1.5));
 		assert!(!render(std::slice::from_ref(&met)).contains("FIGURES"));
 		assert!(render(&[met, missed]).ends_with("and why."));
+	}
+
+	#[test]
+	fn of_what_is_not_to_be_one_is_too_many() {
+		assert_eq!(Target::none("x", Some(0.0)).row(), ["x", "≤ 0", "0", "yes"]);
+		assert_eq!(Target::none("x", Some(2.0)).row(), ["x", "≤ 0", "2", "no"]);
+		assert_eq!(Target::none("x", None).row()[2..], ["not measured", ""]);
 	}
 
 	#[test]

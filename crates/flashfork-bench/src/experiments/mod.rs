@@ -3,6 +3,7 @@
 pub(crate) mod access;
 mod check;
 mod clones;
+mod cluster;
 pub(crate) mod cow_model;
 pub(crate) mod creation;
 mod forecasts;
@@ -32,7 +33,7 @@ use crate::prelude::*;
 use flashfork_measure::experiment::Entry;
 
 /// In the order of the command's help. A new experiment is a line here.
-pub const ALL: [Entry; 28] = [
+pub const ALL: [Entry; 29] = [
 	Entry::of::<fork::ForkOptions>(),
 	Entry::of::<creation::CreationOptions>(),
 	Entry::of::<cow_model::CowModelOptions>(),
@@ -53,6 +54,7 @@ pub const ALL: [Entry; 28] = [
 	Entry::of::<pytest::PytestOptions>(),
 	Entry::of::<serve::ServeOptions>(),
 	Entry::of::<serve_jobs::ServeJobsOptions>(),
+	Entry::of::<cluster::ClusterOptions>(),
 	Entry::of::<unit_test::UnitTestOptions>(),
 	Entry::of::<fuzz::FuzzOptions>(),
 	Entry::of::<vm_clone::VmCloneOptions>(),
@@ -123,6 +125,7 @@ mod tests {
 			("pytest", &["--workers 0", "--suites none"]),
 			("serve", &["--clients 1", "--functions java"]),
 			("serve-jobs", &["--clients 0", "--clients x"]),
+			("cluster", &["--clients 1", "--faults flood", "--rounds 0", "--size big"]),
 			("unit-test", &["--size 1GB", "--jobs 0", "--rounds 0", "--rounds x"]),
 			("fuzz", &["--size 1GB", "--seconds 0", "--slices 1", "--seconds 1.5", "--targets --size 4M"]),
 			("vm-clone", &["--sizes 0", "--sizes 3M", "--guests windows", "--rounds 0"]),

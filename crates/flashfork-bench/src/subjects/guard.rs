@@ -6,7 +6,7 @@ use std::{io::Write, os::unix::process::CommandExt};
 
 /// Ends the processes whose numbers come in, when nothing more can come: templates have no parent that would.
 const STAND_BY: &str = "trap '' HUP INT TERM; all=; while read -r pid; do all=\"$all $pid\"; done; \
-                        [ -z \"$all\" ] || kill -TERM $all";
+                        [ -z \"$all\" ] || kill -\"$1\" $all";
 
 /// Ends the templates it was told of.
 pub struct Guard(Child);
@@ -14,8 +14,14 @@ pub struct Guard(Child);
 impl Guard {
 	/// None yet.
 	pub fn start() -> Result<Self> {
+		Self::that_sends("TERM")
+	}
+
+	/// One that ends them by this signal.
+	pub fn that_sends(signal: &str) -> Result<Self> {
 		let mut guard = Command::new("/bin/sh");
-		guard.args(["-c", STAND_BY]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+		guard.args(["-c", STAND_BY, "flashfork-bench-guard", signal]).stdin(Stdio::piped());
+		guard.stdout(Stdio::null()).stderr(Stdio::null());
 		// Out of reach of the terminal's Ctrl-C.
 		let guard = guard.process_group(0).current_dir("/").spawn();
 		guard.map(Self).or_cant("start a guard")
