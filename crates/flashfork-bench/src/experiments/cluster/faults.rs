@@ -109,9 +109,7 @@ impl Trial {
 			health::until("the same server leads", async || Ok(self.leader(&client).await? != server)).await?;
 		}
 		let mut beside = JoinSet::new();
-		let bucket = jetstream::new(client.clone()).get_key_value("flashfork_results").await;
-		let recorded = bucket.map_err(BenchError::unable)?.watch_all().await.map_err(BenchError::unable)?;
-		beside.spawn_local(records(recorded, self.tally.clone()));
+		beside.spawn_local(records(watch(&client).await?, self.tally.clone()));
 		beside.spawn_local(runs(self.site.counter()?, self.tally.clone()));
 		self.load(async {
 			sleep(BEFORE).await;
@@ -267,6 +265,20 @@ impl Asker {
 		}
 		Ok(SERVED.to_owned())
 	}
+}
+
+/// Hears of results that are recorded from now on, once JetStream has elected who tells.
+async fn watch(client: &Client) -> Result<kv::Watch> {
+	let jetstream = jetstream::new(client.clone());
+	let mut watch = None;
+	let try_it = async || {
+		if let Ok(bucket) = jetstream.get_key_value("flashfork_results").await {
+			watch = bucket.watch_all().await.ok();
+		}
+		Ok(watch.is_some())
+	};
+	health::until("nobody tells of results", try_it).await?;
+	watch.ok_or_else(|| unable!("nobody tells of results"))
 }
 
 /// Notes each result that is recorded.

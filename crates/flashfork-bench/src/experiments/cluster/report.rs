@@ -18,10 +18,9 @@ pub fn render_all(document: &Document) -> String {
 	let headers = "what answers | how it is asked || back to back | 10–90 % | after 20 ms | 10–90 %";
 	let rows = Cell::all().filter(|cell| !cell.many && !cell.paused).filter_map(|cell| row_of_one(document, cell));
 	let clients = numbers(document.of(EXPERIMENT), "clients").into_iter().max().unwrap_or_default();
-	let many = format!(
-		"{clients} clients of four nodes, a small function; 99 % of a round's calls, median of the rounds. No call has failed."
-	);
-	let headers_of_many = "where it is warm || calls/s | median | 10–90 % | 99 %";
+	let many =
+		format!("{clients} clients of four nodes, a small function; 99 % of a round's calls, median of the rounds.");
+	let headers_of_many = "where it is warm || calls/s | median | 10–90 % | 99 % | calls | failed";
 	let rows_of_many = Cell::all().filter(|cell| cell.many).filter_map(|cell| row_of_many(document, cell));
 	let kept: Vec<_> = Fault::all().map(|fault| Kept::new(document, fault)).collect();
 	let requests = "Under load of calls and events at all nodes, of a function that is warm at two, of which one fails. What was not served,\n\
@@ -67,12 +66,15 @@ fn row_of_one(document: &Document, cell: Cell) -> Option<Vec<String>> {
 fn row_of_many(document: &Document, cell: Cell) -> Option<Vec<String>> {
 	let of = |measure| cell.find(document, measure);
 	let (whole, rate) = (of(Measure::Whole)?, of(Measure::Rate));
+	let taken = whole.observed.get("samples_taken").and_then(Value::as_u64).unwrap_or(whole.n as u64);
 	let where_ = if cell.way == Way::Here { "at all nodes" } else { "at one node at first" };
 	let figures = [
 		shown(rate.map(|rate| three_figures(rate.p50))),
 		time(whole.p50),
 		spread_of_rounds(Some(whole)),
 		median_time(of(Measure::Tail)),
+		taken.to_string(),
+		shown(of(Measure::Failed).map(|failed| failed.samples.iter().sum::<f64>())),
 	];
 	Some([where_.to_owned()].into_iter().chain(figures).collect())
 }

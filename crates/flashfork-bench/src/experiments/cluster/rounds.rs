@@ -62,8 +62,10 @@ pub enum Measure {
 	Whole,
 	/// What 99 % of a round's calls don't exceed.
 	Tail,
-	/// Calls a second, of all clients.
+	/// Calls that were answered a second, of all clients.
 	Rate,
+	/// Calls that were not.
+	Failed,
 }
 
 /// Calls in a way.
@@ -159,7 +161,11 @@ pub fn measure(options: &ClusterOptions, site: &Site, runtime: &Runtime, run: &m
 	});
 	let kept = taken.keep(run, |index, measure| {
 		let cell = cells[index];
-		let unit = if measure == Measure::Rate { "1/s" } else { "us" };
+		let unit = match measure {
+			Measure::Rate => "1/s",
+			Measure::Failed => "count",
+			Measure::Whole | Measure::Tail => "us",
+		};
 		let (pause, clients) = (cell.pause().as_millis() as u64, if cell.many { clients } else { 1 });
 		let chosen =
 			json!({ "measure": measure.as_ref(), "function": cell.called(), "pause": pause, "clients": clients });
@@ -251,26 +257,33 @@ async fn load(cell: Cell, calls: usize, place: &Place<'_>) -> Result<Visit<Measu
 	for mut http in ready {
 		let next = Rc::clone(&place.next);
 		asking.spawn_local(async move {
-			let mut taken = Vec::new();
+			let (mut taken, mut failed) = (Vec::new(), 0);
 			while next.get() < end {
 				let number = next.replace(next.get() + 1);
 				let begin = Instant::now();
-				let answer = call(&mut http, cell.called(), number).await?;
-				taken.push(micros(begin));
-				is_answer(&answer, number)?;
+				let told = http.ask(cell.called(), Asked::Call, event(number)).await?;
+				if told.status == 200 && !told.failed {
+					taken.push(micros(begin));
+					is_answer(&told.body, number)?;
+				} else {
+					failed += 1;
+				}
 			}
-			Ok::<Vec<f64>, BenchError>(taken)
+			Ok::<_, BenchError>((taken, failed))
 		});
 	}
-	let mut taken = Vec::new();
+	let (mut taken, mut failed) = (Vec::new(), 0);
 	while let Some(done) = asking.join_next().await {
-		taken.extend(done.map_err(BenchError::unable)??);
+		let done = done.map_err(BenchError::unable)??;
+		taken.extend(done.0);
+		failed += done.1;
 	}
 	let rate = taken.len() as f64 / begin.elapsed().as_secs_f64();
 	let mut sorted = taken.clone();
 	sorted.sort_unstable_by(f64::total_cmp);
 	let tail = quantile(&sorted, 0.99);
-	Ok(vec![(Measure::Whole, taken), (Measure::Tail, vec![tail]), (Measure::Rate, vec![rate])])
+	let figures = [(Measure::Tail, tail), (Measure::Rate, rate), (Measure::Failed, f64::from(failed))];
+	Ok([(Measure::Whole, taken)].into_iter().chain(figures.map(|(measure, one)| (measure, vec![one]))).collect())
 }
 
 async fn call(http: &mut Http, function: &str, number: u64) -> Result<Bytes> {

@@ -198,7 +198,8 @@ impl Site {
 		Ok(counter)
 	}
 
-	/// Deploys the function, with so many bytes that it has written to, at a node, where it is warm then and nowhere else.
+	/// Deploys the function, with so many bytes that it has written to, at a node. There it is warm then, and nowhere
+	/// else.
 	pub fn deploy(&self, node: usize, name: &str, bytes: u64) -> Result {
 		let code = self.directory("code");
 		let written = fs::create_dir_all(&code)
