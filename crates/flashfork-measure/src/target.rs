@@ -86,9 +86,9 @@ impl Target {
 		let measured = self.measured.as_ref().map_or("not measured".to_owned(), |found| {
 			let value = self.unit.show(found.value);
 			// A count has none.
-			match found.interval {
-				Interval { low, high } if low == high => value,
-				interval => format!("{value} ({})", self.unit.show_interval(interval)),
+			match self.unit {
+				Unit::Count => value,
+				unit => format!("{value} ({})", unit.show_interval(found.interval)),
 			}
 		});
 		vec![self.what.clone(), bound, measured, self.verdict().to_owned()]

@@ -13,8 +13,9 @@ const MEDIAN: f64 = 700.0;
 const LONGEST: f64 = 2e6;
 
 pub fn render_all(document: &Document) -> String {
-	let one = "One client, from asking until the answer is there. Functions are warm at the first node alone; who asks is on the\n\
-	           machine of the second, or of the first where that is asked. Back to back, and 20 ms after the last answer.";
+	let one = "One client, from asking until the answer is there. Functions are warm at the first node alone; who\n\
+	           asks is on the machine of the second, or of the first where that is asked. Back to back, and 20 ms\n\
+	           after the last answer.";
 	let headers = "what answers | how it is asked || back to back | 10–90 % | after 20 ms | 10–90 %";
 	let rows = Cell::all().filter(|cell| !cell.many && !cell.paused).filter_map(|cell| row_of_one(document, cell));
 	let clients = numbers(document.of(EXPERIMENT), "clients").into_iter().max().unwrap_or_default();
@@ -23,8 +24,8 @@ pub fn render_all(document: &Document) -> String {
 	let headers_of_many = "where it is warm || calls/s | median | 10–90 % | 99 % | calls | failed";
 	let rows_of_many = Cell::all().filter(|cell| cell.many).filter_map(|cell| row_of_many(document, cell));
 	let kept: Vec<_> = Fault::all().map(|fault| Kept::new(document, fault)).collect();
-	let requests = "Under load of calls and events at all nodes, of a function that is warm at two, of which one fails. What was not served,\n\
-	                by status or as clients saw it; who can't reach a node asks the next one.";
+	let requests = "Under load of calls and events at all nodes, of a function that is warm at two, of which one fails.\n\
+	                What was not served, by status or as clients saw it; who can't reach a node asks the next one.";
 	let headers_of_requests =
 		"what fails | calls not served | events not accepted || calls | longest | events accepted | longest";
 	let events = "Events that were accepted.";
