@@ -155,7 +155,7 @@ unsafe fn each(mut with: impl FnMut(c_int, &libc::stat)) {
 /// Ends this process with a line.
 unsafe fn refuse(what: &CStr, fd: c_int) -> ! {
 	let mut line = [0; 256];
-	// SAFETY: strings with their NUL, of which the first is a format of a string and a number; a buffer as long as said.
+	// SAFETY: strings with their NUL, the first a format of a string and a number; a buffer as long as said.
 	unsafe {
 		let format = c"flashfork: when it is warm, the function has %s (descriptor %d)\n";
 		let format = if fd < 0 { c"flashfork: when it is warm, the function has %s\n" } else { format };

@@ -313,7 +313,8 @@ fn a_call_ends_where_all_clones_die_before_they_ask_for_it() {
 	fs::write(code.path().join("lambda_function.py"), client).unwrap();
 	let done = server.command(&["deploy", code.path().to_str().unwrap(), "--name", "f", "--timeout", "20"]);
 	assert!(done.status.success(), "{done:?}");
-	// The first one asks for its call. The next one, which begins when this one is taken, lives on when it dies, and so on.
+	// The first one asks for its call. The next one, which begins when that is taken, lives on when it dies, and so
+	// on.
 	fs::write(&mute, "").unwrap();
 	assert_eq!(server.call("f", &json!({})).0["errorType"], "Runtime.ExitError");
 	until("no clone waits", || runs(&word));

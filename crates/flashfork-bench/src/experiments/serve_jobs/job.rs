@@ -64,7 +64,7 @@ impl Job {
 		Ok(dir)
 	}
 
-	/// The same as a process for one event on its standard input. The compiler's is a shell, as somebody would write it.
+	/// The same as a process for one event on its standard input. The compiler's is a shell, as people write it.
 	pub fn called(self, python: &Path, place: &Path) -> Called {
 		let (dir, python) = (place.join(self.as_ref()), python.to_path_buf());
 		let program = move |each_line: bool| {
