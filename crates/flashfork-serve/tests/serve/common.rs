@@ -31,10 +31,11 @@ READER = { secret = "secret-of-the-reader-of-one", owner = "one", may = ["read"]
 pub const SERVE: &str = env!("CARGO_BIN_EXE_flashfork-serve");
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Debian's Python with awslambdaric, boto3 and numpy. The shim and the keeper are built by then.
+/// Debian's Python with awslambdaric, boto3 and numpy. Shim and keeper are built by then, and what renews Java.
 pub static PYTHON: LazyLock<String> = LazyLock::new(|| {
 	let mut build = Command::new(option_env!("CARGO").unwrap_or("cargo"));
-	build.args(["build", "--locked", "--quiet", "-p", "flashfork-preload", "-p", "flashfork-keeper", "--target-dir"]);
+	build.args(["build", "--locked", "--quiet", "-p", "flashfork-preload", "-p", "flashfork-keeper"]);
+	build.args(["-p", "flashfork-java", "--target-dir"]);
 	build.arg(Path::new(SERVE).parent().unwrap().parent().unwrap());
 	build.args((!cfg!(debug_assertions)).then_some("--release"));
 	assert!(build.status().unwrap().success());
