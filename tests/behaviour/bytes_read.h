@@ -3,11 +3,11 @@
 /* Bytes; always 0 where the kernel doesn't count them. */
 static size_t bytes_read(void)
 {
-    size_t bytes = 0;
-    FILE *io = fopen("/proc/self/io", "r");
-    if (io == NULL)
-        return 0;
-    CHECK(fscanf(io, "rchar: %zu", &bytes) == 1);
-    fclose(io);
-    return bytes;
+	size_t bytes = 0;
+	FILE *io = fopen("/proc/self/io", "r");
+	if (io == NULL)
+		return 0;
+	CHECK(fscanf(io, "rchar: %zu", &bytes) == 1);
+	fclose(io);
+	return bytes;
 }

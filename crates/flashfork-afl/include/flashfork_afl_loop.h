@@ -21,11 +21,11 @@ int flashfork_afl_loop(unsigned int rounds);
 
 /* AFL looks for this text in the program to know that it has such a loop. */
 #undef __AFL_LOOP
-#define __AFL_LOOP(rounds)                                                                                             \
-    (__extension__({                                                                                                   \
-        static volatile const char *flashfork_afl_mark __attribute__((used, unused));                                  \
-        flashfork_afl_mark = "##SIG_AFL_PERSISTENT##";                                                                 \
-        flashfork_afl_loop(rounds);                                                                                    \
-    }))
+#define __AFL_LOOP(rounds) \
+	(__extension__({ \
+		static volatile const char *flashfork_afl_mark __attribute__((used, unused)); \
+		flashfork_afl_mark = "##SIG_AFL_PERSISTENT##"; \
+		flashfork_afl_loop(rounds); \
+	}))
 
 #endif

@@ -4,13 +4,13 @@
 
 int main(void)
 {
-    seal();
-    pid_t child = forked();
-    if (child == 0) {
-        pause();
-        _exit(0);
-    }
-    IN_CLONE
-        CHECK(waitpid(child, NULL, WNOHANG) == -1 && errno == ECHILD);
-    CHECK(kill(child, SIGKILL) == 0 && wait_for(child) == 128 + SIGKILL);
+	seal();
+	pid_t child = forked();
+	if (child == 0) {
+		pause();
+		_exit(0);
+	}
+	IN_CLONE
+		CHECK(waitpid(child, NULL, WNOHANG) == -1 && errno == ECHILD);
+	CHECK(kill(child, SIGKILL) == 0 && wait_for(child) == 128 + SIGKILL);
 }

@@ -4,16 +4,16 @@
 
 static double now(clockid_t clock)
 {
-    struct timespec t;
-    CHECK(clock_gettime(clock, &t) == 0);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+	struct timespec t;
+	CHECK(clock_gettime(clock, &t) == 0);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 int main(void)
 {
-    double kept = now(CLOCK_MONOTONIC);
-    seal();
-    usleep(20000);
-    IN_CLONE
-        CHECK(now(CLOCK_MONOTONIC) >= kept + 0.02);
+	double kept = now(CLOCK_MONOTONIC);
+	seal();
+	usleep(20000);
+	IN_CLONE
+		CHECK(now(CLOCK_MONOTONIC) >= kept + 0.02);
 }

@@ -6,12 +6,12 @@
 
 int main(void)
 {
-    int set = epoll_create1(EPOLL_CLOEXEC), event = eventfd(1, EFD_CLOEXEC);
-    struct epoll_event interest = {.events = EPOLLIN}, found;
-    CHECK(set >= 0 && event >= 0 && epoll_ctl(set, EPOLL_CTL_ADD, event, &interest) == 0);
-    seal();
-    CHECK(epoll_wait(set, &found, 1, 0) == 1);
-    IN_CLONE
-        CHECK(epoll_ctl(set, EPOLL_CTL_DEL, event, NULL) == 0);
-    CHECK(epoll_wait(set, &found, 1, 0) == 0);
+	int set = epoll_create1(EPOLL_CLOEXEC), event = eventfd(1, EFD_CLOEXEC);
+	struct epoll_event interest = {.events = EPOLLIN}, found;
+	CHECK(set >= 0 && event >= 0 && epoll_ctl(set, EPOLL_CTL_ADD, event, &interest) == 0);
+	seal();
+	CHECK(epoll_wait(set, &found, 1, 0) == 1);
+	IN_CLONE
+		CHECK(epoll_ctl(set, EPOLL_CTL_DEL, event, NULL) == 0);
+	CHECK(epoll_wait(set, &found, 1, 0) == 0);
 }

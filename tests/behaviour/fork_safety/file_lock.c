@@ -6,13 +6,13 @@
 
 int main(void)
 {
-    int fd = open("lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600), other;
-    CHECK(fd >= 0 && flock(fd, LOCK_EX) == 0);
-    seal();
-    other = open("lock", O_RDWR | O_CLOEXEC);
-    CHECK(other >= 0 && flock(other, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK);
-    IN_CLONE
-        CHECK(flock(fd, LOCK_UN) == 0);
-    CHECK(flock(other, LOCK_EX | LOCK_NB) == 0);
-    return unlink("lock");
+	int fd = open("lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600), other;
+	CHECK(fd >= 0 && flock(fd, LOCK_EX) == 0);
+	seal();
+	other = open("lock", O_RDWR | O_CLOEXEC);
+	CHECK(other >= 0 && flock(other, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK);
+	IN_CLONE
+		CHECK(flock(fd, LOCK_UN) == 0);
+	CHECK(flock(other, LOCK_EX | LOCK_NB) == 0);
+	return unlink("lock");
 }

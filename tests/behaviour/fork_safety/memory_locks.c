@@ -4,12 +4,12 @@
 
 int main(void)
 {
-    char *p = map_alone(16 * PAGE, RW, MAP_PRIVATE);
-    CHECK(p != NULL);
-    seal();
-    if (mlock(p, 16 * PAGE) != 0)
-        SKIP("memory may not be locked here: %s", strerror(errno));
-    CHECK(status_kb("VmLck") == 64);
-    IN_CLONE
-        CHECK(status_kb("VmLck") == 0);
+	char *p = map_alone(16 * PAGE, RW, MAP_PRIVATE);
+	CHECK(p != NULL);
+	seal();
+	if (mlock(p, 16 * PAGE) != 0)
+		SKIP("memory may not be locked here: %s", strerror(errno));
+	CHECK(status_kb("VmLck") == 64);
+	IN_CLONE
+		CHECK(status_kb("VmLck") == 0);
 }

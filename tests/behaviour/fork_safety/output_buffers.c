@@ -4,14 +4,14 @@
 
 int main(void)
 {
-    char text[64] = "";
-    FILE *file = fopen("out", "w+e");
-    CHECK(file != NULL);
-    seal();
-    CHECK(fputs("once ", file) >= 0);
-    IN_CLONE
-        CHECK(fclose(file) == 0);
-    CHECK(fflush(file) == 0 && pread(fileno(file), text, sizeof text - 1, 0) == 10);
-    CHECK(strcmp(text, "once once ") == 0);
-    return unlink("out");
+	char text[64] = "";
+	FILE *file = fopen("out", "w+e");
+	CHECK(file != NULL);
+	seal();
+	CHECK(fputs("once ", file) >= 0);
+	IN_CLONE
+		CHECK(fclose(file) == 0);
+	CHECK(fflush(file) == 0 && pread(fileno(file), text, sizeof text - 1, 0) == 10);
+	CHECK(strcmp(text, "once once ") == 0);
+	return unlink("out");
 }

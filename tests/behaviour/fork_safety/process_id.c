@@ -4,12 +4,12 @@
 
 int main(void)
 {
-    pid_t template = getpid();
-    char name[32];
-    snprintf(name, sizeof name, "/tmp/mine.%d", template);
-    seal();
-    IN_CLONE {
-        CHECK(getpid() != template && getppid() == template && gettid() == getpid());
-        CHECK(atoi(strrchr(name, '.') + 1) == template);
-    }
+	pid_t template = getpid();
+	char name[32];
+	snprintf(name, sizeof name, "/tmp/mine.%d", template);
+	seal();
+	IN_CLONE {
+		CHECK(getpid() != template && getppid() == template && gettid() == getpid());
+		CHECK(atoi(strrchr(name, '.') + 1) == template);
+	}
 }

@@ -6,17 +6,17 @@
 
 int main(void)
 {
-    struct {
-        long user;
-        uint64_t kernel;
-    } *drawn = mmap(NULL, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(drawn != MAP_FAILED);
-    srandom(1988);
-    seal();
-    for (int clone = 0; clone < 2; clone++)
-        IN_CLONE {
-            drawn[clone].user = random();
-            CHECK(getrandom(&drawn[clone].kernel, 8, 0) == 8);
-        }
-    CHECK(drawn[0].user == drawn[1].user && drawn[0].kernel != drawn[1].kernel);
+	struct {
+		long user;
+		uint64_t kernel;
+	} *drawn = mmap(NULL, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(drawn != MAP_FAILED);
+	srandom(1988);
+	seal();
+	for (int clone = 0; clone < 2; clone++)
+		IN_CLONE {
+			drawn[clone].user = random();
+			CHECK(getrandom(&drawn[clone].kernel, 8, 0) == 8);
+		}
+	CHECK(drawn[0].user == drawn[1].user && drawn[0].kernel != drawn[1].kernel);
 }

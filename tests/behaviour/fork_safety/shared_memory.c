@@ -4,11 +4,11 @@
 
 int main(void)
 {
-    char *p = mmap(NULL, MB, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(p != MAP_FAILED);
-    fill(p, MB, 1);
-    seal();
-    IN_CLONE
-        fill(p, MB, 2);
-    CHECK(intact(p, MB, 2));
+	char *p = mmap(NULL, MB, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(p != MAP_FAILED);
+	fill(p, MB, 1);
+	seal();
+	IN_CLONE
+		fill(p, MB, 2);
+	CHECK(intact(p, MB, 2));
 }

@@ -5,13 +5,13 @@
 
 int main(void)
 {
-    int ends[2];
-    char c;
-    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-    seal();
-    CHECK(write(ends[0], "ab", 2) == 2);
-    IN_CLONE
-        CHECK(read(ends[1], &c, 1) == 1 && c == 'a');
-    CHECK(read(ends[1], &c, 1) == 1 && c == 'b');
-    CHECK(read(ends[1], &c, 1) == -1 && errno == EAGAIN);
+	int ends[2];
+	char c;
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+	seal();
+	CHECK(write(ends[0], "ab", 2) == 2);
+	IN_CLONE
+		CHECK(read(ends[1], &c, 1) == 1 && c == 'a');
+	CHECK(read(ends[1], &c, 1) == 1 && c == 'b');
+	CHECK(read(ends[1], &c, 1) == -1 && errno == EAGAIN);
 }

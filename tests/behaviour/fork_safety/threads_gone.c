@@ -7,21 +7,21 @@ static pthread_barrier_t barrier;
 
 static void *holder(void *none)
 {
-    pthread_mutex_lock(&mutex);
-    pthread_barrier_wait(&barrier);
-    pthread_barrier_wait(&barrier);
-    pthread_mutex_unlock(&mutex);
-    return none;
+	pthread_mutex_lock(&mutex);
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	pthread_mutex_unlock(&mutex);
+	return none;
 }
 
 int main(void)
 {
-    pthread_t thread;
-    seal();
-    CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0 && pthread_create(&thread, NULL, holder, NULL) == 0);
-    pthread_barrier_wait(&barrier);
-    IN_CLONE
-        CHECK(pthread_mutex_trylock(&mutex) == EBUSY && number_in("/proc/self/status", "Threads") == 1);
-    pthread_barrier_wait(&barrier);
-    CHECK(pthread_join(thread, NULL) == 0 && pthread_mutex_trylock(&mutex) == 0);
+	pthread_t thread;
+	seal();
+	CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0 && pthread_create(&thread, NULL, holder, NULL) == 0);
+	pthread_barrier_wait(&barrier);
+	IN_CLONE
+		CHECK(pthread_mutex_trylock(&mutex) == EBUSY && number_in("/proc/self/status", "Threads") == 1);
+	pthread_barrier_wait(&barrier);
+	CHECK(pthread_join(thread, NULL) == 0 && pthread_mutex_trylock(&mutex) == 0);
 }

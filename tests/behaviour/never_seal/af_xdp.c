@@ -3,10 +3,10 @@
 
 int main(void)
 {
-    int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        SKIP("no AF_XDP socket to be had (needs CAP_NET_RAW and a kernel with XDP sockets)");
-    refused();
-    close(fd);
-    seal();
+	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		SKIP("no AF_XDP socket to be had (needs CAP_NET_RAW and a kernel with XDP sockets)");
+	refused();
+	close(fd);
+	seal();
 }

@@ -3,10 +3,10 @@
 
 int main(void)
 {
-    aio_context_t context = 0;
-    if (syscall(SYS_io_setup, 4, &context) != 0)
-        SKIP("this kernel has no asynchronous I/O");
-    refused();
-    CHECK(syscall(SYS_io_destroy, context) == 0);
-    seal();
+	aio_context_t context = 0;
+	if (syscall(SYS_io_setup, 4, &context) != 0)
+		SKIP("this kernel has no asynchronous I/O");
+	refused();
+	CHECK(syscall(SYS_io_destroy, context) == 0);
+	seal();
 }

@@ -3,11 +3,11 @@
 
 int main(void)
 {
-    char *secret = memory(4 * MB, 1);
-    CHECK(madvise(secret, 4 * MB, MADV_DONTDUMP) == 0);
-    seal();
-    CHECK(sealed_bytes(secret, 4 * MB) == 0);
-    memset(secret, 0, 4 * MB);
-    IN_CLONE
-        CHECK(zeros(secret, 4 * MB));
+	char *secret = memory(4 * MB, 1);
+	CHECK(madvise(secret, 4 * MB, MADV_DONTDUMP) == 0);
+	seal();
+	CHECK(sealed_bytes(secret, 4 * MB) == 0);
+	memset(secret, 0, 4 * MB);
+	IN_CLONE
+		CHECK(zeros(secret, 4 * MB));
 }

@@ -2,12 +2,12 @@
 
 int main(void)
 {
-    unsigned char there;
-    char *p = memory(4 * MB, 1);
-    CHECK(madvise(p, 4 * MB, MADV_DONTFORK) == 0);
-    seal();
-    CHECK(sealed_bytes(p, 4 * MB) == 0);
-    IN_CLONE
-        CHECK(mincore(p, PAGE, &there) == -1 && errno == ENOMEM);
-    CHECK(intact(p, 4 * MB, 1));
+	unsigned char there;
+	char *p = memory(4 * MB, 1);
+	CHECK(madvise(p, 4 * MB, MADV_DONTFORK) == 0);
+	seal();
+	CHECK(sealed_bytes(p, 4 * MB) == 0);
+	IN_CLONE
+		CHECK(mincore(p, PAGE, &there) == -1 && errno == ENOMEM);
+	CHECK(intact(p, 4 * MB, 1));
 }

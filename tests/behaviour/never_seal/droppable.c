@@ -7,12 +7,12 @@
 
 int main(void)
 {
-    char *p = map_alone(4 * MB, RW, MAP_DROPPABLE);
-    if (p == NULL)
-        SKIP("this kernel has no MAP_DROPPABLE (Linux 6.11)");
-    fill(p, 4 * MB, 1);
-    seal();
-    CHECK(sealed_bytes(p, 4 * MB) == 0);
-    IN_CLONE
-        CHECK(zeros(p, 4 * MB));
+	char *p = map_alone(4 * MB, RW, MAP_DROPPABLE);
+	if (p == NULL)
+		SKIP("this kernel has no MAP_DROPPABLE (Linux 6.11)");
+	fill(p, 4 * MB, 1);
+	seal();
+	CHECK(sealed_bytes(p, 4 * MB) == 0);
+	IN_CLONE
+		CHECK(zeros(p, 4 * MB));
 }

@@ -3,8 +3,8 @@
 
 int main(void)
 {
-    struct rlimit limit = {64 * MB, 64 * MB};
-    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-    refused();
-    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == 64 * MB && limit.rlim_max == 64 * MB);
+	struct rlimit limit = {64 * MB, 64 * MB};
+	CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+	refused();
+	CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == 64 * MB && limit.rlim_max == 64 * MB);
 }

@@ -5,5 +5,5 @@ static const char *const devices[] = {"/dev/dri/card0", "/dev/dri/renderD128", "
 
 int main(void)
 {
-    return refused_while_open(devices);
+	return refused_while_open(devices);
 }

@@ -3,14 +3,14 @@
 
 int main(void)
 {
-    char *p = memory(6 * MB, 1), *guard = p + 3 * MB;
-    if (madvise(guard, PAGE, MADV_GUARD_INSTALL) != 0)
-        SKIP("this kernel has no MADV_GUARD_INSTALL (Linux 6.13)");
-    seal();
-    CHECK(sealed_bytes(p + 2 * MB, 2 * MB) == 0);
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(*(volatile char *)guard);
-    CHECK(wait_for(pid) == 128 + SIGSEGV);
-    CHECK(intact(p, 3 * MB, 1));
+	char *p = memory(6 * MB, 1), *guard = p + 3 * MB;
+	if (madvise(guard, PAGE, MADV_GUARD_INSTALL) != 0)
+		SKIP("this kernel has no MADV_GUARD_INSTALL (Linux 6.13)");
+	seal();
+	CHECK(sealed_bytes(p + 2 * MB, 2 * MB) == 0);
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(*(volatile char *)guard);
+	CHECK(wait_for(pid) == 128 + SIGSEGV);
+	CHECK(intact(p, 3 * MB, 1));
 }

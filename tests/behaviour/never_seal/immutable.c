@@ -4,12 +4,12 @@
 
 int main(void)
 {
-    char *p = memory(4 * MB, 1);
-    if (syscall(SYS_MSEAL, p, 4 * MB, 0) != 0)
-        SKIP("this kernel has no mseal (Linux 6.10)");
-    seal();
-    CHECK(sealed_bytes(p, 4 * MB) == 0);
-    CHECK(munmap(p, PAGE) == -1 && errno == EPERM);
-    IN_CLONE
-        CHECK(intact(p, 4 * MB, 1));
+	char *p = memory(4 * MB, 1);
+	if (syscall(SYS_MSEAL, p, 4 * MB, 0) != 0)
+		SKIP("this kernel has no mseal (Linux 6.10)");
+	seal();
+	CHECK(sealed_bytes(p, 4 * MB) == 0);
+	CHECK(munmap(p, PAGE) == -1 && errno == EPERM);
+	IN_CLONE
+		CHECK(intact(p, 4 * MB, 1));
 }

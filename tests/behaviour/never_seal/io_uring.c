@@ -4,11 +4,11 @@
 
 int main(void)
 {
-    struct io_uring_params params = {0};
-    int fd = syscall(SYS_io_uring_setup, 4, &params);
-    if (fd < 0)
-        SKIP("this kernel has no io_uring, or doesn't let us use it");
-    refused();
-    close(fd);
-    seal();
+	struct io_uring_params params = {0};
+	int fd = syscall(SYS_io_uring_setup, 4, &params);
+	if (fd < 0)
+		SKIP("this kernel has no io_uring, or doesn't let us use it");
+	refused();
+	close(fd);
+	seal();
 }

@@ -2,11 +2,11 @@
 
 int main(void)
 {
-    char *room = NULL;
-    if (mlockall(MCL_FUTURE) != 0 || (room = map_alone(16 * MB, RW, MAP_PRIVATE)) == NULL)
-        SKIP("mlockall is not allowed here, or for too little memory (RLIMIT_MEMLOCK)");
-    munmap(room, 16 * MB);
-    refused();
-    CHECK(munlockall() == 0);
-    seal();
+	char *room = NULL;
+	if (mlockall(MCL_FUTURE) != 0 || (room = map_alone(16 * MB, RW, MAP_PRIVATE)) == NULL)
+		SKIP("mlockall is not allowed here, or for too little memory (RLIMIT_MEMLOCK)");
+	munmap(room, 16 * MB);
+	refused();
+	CHECK(munlockall() == 0);
+	seal();
 }

@@ -4,15 +4,15 @@
 
 static void seal_most(void)
 {
-    char *p = memory(90 * MB, 1);
-    CHECK(call_seal() == 0);
-    CHECK(intact(p, 90 * MB, 1));
-    CHECK(sealed_bytes(p, 90 * MB) < 90 * MB);
-    IN_CLONE
-        CHECK(intact(p, 90 * MB, 1));
+	char *p = memory(90 * MB, 1);
+	CHECK(call_seal() == 0);
+	CHECK(intact(p, 90 * MB, 1));
+	CHECK(sealed_bytes(p, 90 * MB) < 90 * MB);
+	IN_CLONE
+		CHECK(intact(p, 90 * MB, 1));
 }
 
 int main(void)
 {
-    CHECK(in_group(96 * MB, seal_most) == 0);
+	CHECK(in_group(96 * MB, seal_most) == 0);
 }

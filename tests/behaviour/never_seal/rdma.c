@@ -5,5 +5,5 @@ static const char *const devices[] = {"/dev/infiniband/uverbs0", "/dev/infiniban
 
 int main(void)
 {
-    return refused_while_open(devices);
+	return refused_while_open(devices);
 }

@@ -3,14 +3,14 @@
 
 int main(void)
 {
-    char *p = map_alone(4 * MB, RW, MAP_SHARED);
-    CHECK(p != NULL);
-    fill(p, 4 * MB, 1);
-    seal();
-    CHECK(sealed_bytes(p, 4 * MB) == 0);
-    IN_CLONE {
-        CHECK(intact(p, 4 * MB, 1));
-        fill(p, 4 * MB, 2);
-    }
-    CHECK(intact(p, 4 * MB, 2));
+	char *p = map_alone(4 * MB, RW, MAP_SHARED);
+	CHECK(p != NULL);
+	fill(p, 4 * MB, 1);
+	seal();
+	CHECK(sealed_bytes(p, 4 * MB) == 0);
+	IN_CLONE {
+		CHECK(intact(p, 4 * MB, 1));
+		fill(p, 4 * MB, 2);
+	}
+	CHECK(intact(p, 4 * MB, 2));
 }

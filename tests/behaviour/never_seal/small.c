@@ -2,9 +2,9 @@
 
 int main(void)
 {
-    char *p = memory(MB, 1);
-    seal();
-    CHECK(sealed_bytes(p, MB) == 0);
-    IN_CLONE
-        CHECK(intact(p, MB, 1));
+	char *p = memory(MB, 1);
+	seal();
+	CHECK(sealed_bytes(p, MB) == 0);
+	IN_CLONE
+		CHECK(intact(p, MB, 1));
 }

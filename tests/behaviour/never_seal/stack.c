@@ -3,11 +3,11 @@
 
 int main(void)
 {
-    char deep[4 * MB];
-    fill(deep, sizeof deep, 1);
-    seal();
-    CHECK(sealed_bytes(deep, sizeof deep) == 0);
-    IN_CLONE
-        CHECK(intact(deep, sizeof deep, 1));
-    CHECK(intact(deep, sizeof deep, 1));
+	char deep[4 * MB];
+	fill(deep, sizeof deep, 1);
+	seal();
+	CHECK(sealed_bytes(deep, sizeof deep) == 0);
+	IN_CLONE
+		CHECK(intact(deep, sizeof deep, 1));
+	CHECK(intact(deep, sizeof deep, 1));
 }

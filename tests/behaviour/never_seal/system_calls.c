@@ -4,8 +4,8 @@
 
 int main(void)
 {
-    char *p = memory(4 * MB, 1);
-    CHECK(call_seal() == -1 && sealed_bytes(ALL) == 0);
-    CHECK(own_madvise(p, 2 * MB, MADV_DONTNEED) == 0);
-    CHECK(zeros(p, 2 * MB));
+	char *p = memory(4 * MB, 1);
+	CHECK(call_seal() == -1 && sealed_bytes(ALL) == 0);
+	CHECK(own_madvise(p, 2 * MB, MADV_DONTNEED) == 0);
+	CHECK(zeros(p, 2 * MB));
 }

@@ -5,5 +5,5 @@ static const char *const devices[] = {"/dev/vfio/vfio", "/dev/vfio/12", "/dev/io
 
 int main(void)
 {
-    return refused_while_open(devices);
+	return refused_while_open(devices);
 }

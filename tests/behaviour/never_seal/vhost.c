@@ -5,5 +5,5 @@ static const char *const devices[] = {"/dev/vhost-net", "/dev/vhost-vsock", NULL
 
 int main(void)
 {
-    return refused_while_open(devices);
+	return refused_while_open(devices);
 }

@@ -11,28 +11,28 @@ void __sanitizer_purge_allocator(void);
 /* The bytes of a freed block, which is what ASan would forbid. */
 __attribute__((no_sanitize_address, noinline)) static size_t nonzero(const volatile char *p, size_t len)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < len; i++)
-        n += p[i] != 0;
-    return n;
+	size_t n = 0;
+	for (size_t i = 0; i < len; i++)
+		n += p[i] != 0;
+	return n;
 }
 
 int main(void)
 {
-    static char *blocks[BLOCKS];
-    for (int i = 0; i < BLOCKS; i++) {
-        blocks[i] = malloc(LEN);
-        memset(blocks[i], 1 + i % 100, LEN);
-    }
-    if (!getenv("PLAIN"))
-        seal();
-    CHECK(getenv("PLAIN") || sealed_bytes(blocks[0], LEN) > 0);
-    for (int i = 0; i < BLOCKS; i++)
-        free(blocks[i]);
-    __sanitizer_purge_allocator();
-    size_t left = 0;
-    for (int i = 8; i < BLOCKS - 8; i++)
-        left += nonzero(blocks[i] + PAGE, LEN - 2 * PAGE) > 0;
-    fprintf(stderr, "%zu of %d blocks still hold something\n", left, BLOCKS - 16);
-    CHECK(left == 0);
+	static char *blocks[BLOCKS];
+	for (int i = 0; i < BLOCKS; i++) {
+		blocks[i] = malloc(LEN);
+		memset(blocks[i], 1 + i % 100, LEN);
+	}
+	if (!getenv("PLAIN"))
+		seal();
+	CHECK(getenv("PLAIN") || sealed_bytes(blocks[0], LEN) > 0);
+	for (int i = 0; i < BLOCKS; i++)
+		free(blocks[i]);
+	__sanitizer_purge_allocator();
+	size_t left = 0;
+	for (int i = 8; i < BLOCKS - 8; i++)
+		left += nonzero(blocks[i] + PAGE, LEN - 2 * PAGE) > 0;
+	fprintf(stderr, "%zu of %d blocks still hold something\n", left, BLOCKS - 16);
+	CHECK(left == 0);
 }

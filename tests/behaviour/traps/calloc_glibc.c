@@ -4,12 +4,12 @@
 
 __attribute__((constructor)) static void from_the_heap(void)
 {
-    mallopt(M_MMAP_THRESHOLD, 4 * MB);
-    mallopt(M_TRIM_THRESHOLD, 1024 * MB);
+	mallopt(M_MMAP_THRESHOLD, 4 * MB);
+	mallopt(M_TRIM_THRESHOLD, 1024 * MB);
 }
 
 static int purge(void)
 {
-    malloc_trim(0);
-    return 1;
+	malloc_trim(0);
+	return 1;
 }

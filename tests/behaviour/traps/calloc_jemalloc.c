@@ -7,6 +7,6 @@ int mallctl(const char *, void *, size_t *, void *, size_t) __attribute__((weak)
 
 static int purge(void)
 {
-    /* 4096: all arenas (MALLCTL_ARENAS_ALL) */
-    return mallctl && mallctl("arena.4096.purge", NULL, NULL, NULL, 0) == 0;
+	/* 4096: all arenas (MALLCTL_ARENAS_ALL) */
+	return mallctl && mallctl("arena.4096.purge", NULL, NULL, NULL, 0) == 0;
 }

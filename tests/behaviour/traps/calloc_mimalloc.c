@@ -7,7 +7,7 @@ void mi_collect(bool force) __attribute__((weak));
 
 static int purge(void)
 {
-    if (mi_collect)
-        mi_collect(true);
-    return mi_collect != NULL;
+	if (mi_collect)
+		mi_collect(true);
+	return mi_collect != NULL;
 }

@@ -6,7 +6,7 @@ void MallocExtension_ReleaseFreeMemory(void) __attribute__((weak));
 
 static int purge(void)
 {
-    if (MallocExtension_ReleaseFreeMemory)
-        MallocExtension_ReleaseFreeMemory();
-    return MallocExtension_ReleaseFreeMemory != NULL;
+	if (MallocExtension_ReleaseFreeMemory)
+		MallocExtension_ReleaseFreeMemory();
+	return MallocExtension_ReleaseFreeMemory != NULL;
 }

@@ -4,15 +4,15 @@
 
 int main(void)
 {
-    void *second = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
-    if (second == NULL)
-        SKIP("no second libc: %s", dlerror());
-    CHECK(dlsym(second, "madvise") != (void *)madvise);
-    past_the_symbols((struct calls){
-        .madvise = dlsym(second, "madvise"),
-        .mremap = dlsym(second, "mremap"),
-        .mlock = dlsym(second, "mlock"),
-        .syscall = dlsym(second, "syscall"),
-        .errno_location = dlsym(second, "__errno_location"),
-    });
+	void *second = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
+	if (second == NULL)
+		SKIP("no second libc: %s", dlerror());
+	CHECK(dlsym(second, "madvise") != (void *)madvise);
+	past_the_symbols((struct calls){
+		.madvise = dlsym(second, "madvise"),
+		.mremap = dlsym(second, "mremap"),
+		.mlock = dlsym(second, "mlock"),
+		.syscall = dlsym(second, "syscall"),
+		.errno_location = dlsym(second, "__errno_location"),
+	});
 }

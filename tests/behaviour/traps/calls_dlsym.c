@@ -5,12 +5,12 @@
 
 int main(void)
 {
-    void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
-    CHECK(libc != NULL);
-    past_the_symbols((struct calls){
-        .madvise = dlsym(libc, "madvise"),
-        .mremap = dlsym(libc, "mremap"),
-        .mlock = dlsym(libc, "mlock"),
-        .syscall = dlsym(libc, "syscall"),
-    });
+	void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+	CHECK(libc != NULL);
+	past_the_symbols((struct calls){
+		.madvise = dlsym(libc, "madvise"),
+		.mremap = dlsym(libc, "mremap"),
+		.mlock = dlsym(libc, "mlock"),
+		.syscall = dlsym(libc, "syscall"),
+	});
 }

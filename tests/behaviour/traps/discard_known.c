@@ -2,21 +2,21 @@
 
 static void discard(char *p)
 {
-    for (char *at = p; at < p + 4 * MB; at += 64 * PAGE)
-        CHECK(discard_zeros(at, PAGE));
+	for (char *at = p; at < p + 4 * MB; at += 64 * PAGE)
+		CHECK(discard_zeros(at, PAGE));
 }
 
 int main(void)
 {
-    char *p = memory(4 * MB, 1), *to = memory(4 * MB, 2);
-    seal();
-    CHECK(madvise(to, 4 * MB, MADV_DONTNEED) == 0);
-    discard(to);
-    CHECK(mremap(p, 4 * MB, 4 * MB, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
-    CHECK(all_sealed(to, 4 * MB));
-    discard(to);
-    fill(to, 4 * MB, 3);
-    seal();
-    CHECK(all_sealed(to, 4 * MB));
-    discard(to);
+	char *p = memory(4 * MB, 1), *to = memory(4 * MB, 2);
+	seal();
+	CHECK(madvise(to, 4 * MB, MADV_DONTNEED) == 0);
+	discard(to);
+	CHECK(mremap(p, 4 * MB, 4 * MB, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+	CHECK(all_sealed(to, 4 * MB));
+	discard(to);
+	fill(to, 4 * MB, 3);
+	seal();
+	CHECK(all_sealed(to, 4 * MB));
+	discard(to);
 }

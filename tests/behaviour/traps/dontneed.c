@@ -3,15 +3,15 @@
 
 int main(void)
 {
-    char *p = memory(4 * MB, 1);
-    seal();
-    IN_CLONE {
-        CHECK(discard_zeros(p, 4 * MB));
-        fill(p, 4 * MB, 2);
-        CHECK(intact(p, 4 * MB, 2));
-    }
-    CHECK(intact(p, 4 * MB, 1));
-    CHECK(discard_zeros(p, 4 * MB));
-    IN_CLONE
-        CHECK(zeros(p, 4 * MB));
+	char *p = memory(4 * MB, 1);
+	seal();
+	IN_CLONE {
+		CHECK(discard_zeros(p, 4 * MB));
+		fill(p, 4 * MB, 2);
+		CHECK(intact(p, 4 * MB, 2));
+	}
+	CHECK(intact(p, 4 * MB, 1));
+	CHECK(discard_zeros(p, 4 * MB));
+	IN_CLONE
+		CHECK(zeros(p, 4 * MB));
 }

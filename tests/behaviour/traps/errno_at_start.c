@@ -2,8 +2,8 @@
 
 int main(void)
 {
-    int first = errno;
-    char *p = memory(4 * MB, 1);
-    seal();
-    CHECK(first == 0 && all_sealed(p, 4 * MB));
+	int first = errno;
+	char *p = memory(4 * MB, 1);
+	seal();
+	CHECK(first == 0 && all_sealed(p, 4 * MB));
 }

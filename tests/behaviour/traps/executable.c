@@ -3,18 +3,18 @@
 
 int main(void)
 {
-    static const unsigned char returns_42[] = {0xb8, 42, 0, 0, 0, 0xc3}; /* mov eax, 42; ret */
-    char *p = memory(4 * MB, 1);
-    int (*code)(void) = (int (*)(void))(void *)p;
-    memcpy(p, returns_42, sizeof returns_42);
-    CHECK(mprotect(p, 4 * MB, RW | PROT_EXEC) == 0);
-    seal();
-    CHECK(all_sealed(p, 4 * MB) && code() == 42);
-    IN_CLONE {
-        CHECK(code() == 42);
-        p[1] = 43;
-        CHECK(code() == 43);
-    }
-    unseal();
-    CHECK(code() == 42);
+	static const unsigned char returns_42[] = {0xb8, 42, 0, 0, 0, 0xc3}; /* mov eax, 42; ret */
+	char *p = memory(4 * MB, 1);
+	int (*code)(void) = (int (*)(void))(void *)p;
+	memcpy(p, returns_42, sizeof returns_42);
+	CHECK(mprotect(p, 4 * MB, RW | PROT_EXEC) == 0);
+	seal();
+	CHECK(all_sealed(p, 4 * MB) && code() == 42);
+	IN_CLONE {
+		CHECK(code() == 42);
+		p[1] = 43;
+		CHECK(code() == 43);
+	}
+	unseal();
+	CHECK(code() == 42);
 }

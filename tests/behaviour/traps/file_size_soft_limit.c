@@ -4,19 +4,19 @@ static volatile sig_atomic_t signalled;
 
 static void handler(int sig)
 {
-    signalled = sig;
+	signalled = sig;
 }
 
 int main(void)
 {
-    struct rlimit limit;
-    signal(SIGXFSZ, handler);
-    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
-    if (limit.rlim_max != RLIM_INFINITY)
-        SKIP("the hard RLIMIT_FSIZE is too low");
-    limit.rlim_cur = 4096;
-    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-    seal();
-    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
-    CHECK(limit.rlim_cur == 4096 && limit.rlim_max == RLIM_INFINITY && !signalled);
+	struct rlimit limit;
+	signal(SIGXFSZ, handler);
+	CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+	if (limit.rlim_max != RLIM_INFINITY)
+		SKIP("the hard RLIMIT_FSIZE is too low");
+	limit.rlim_cur = 4096;
+	CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+	seal();
+	CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+	CHECK(limit.rlim_cur == 4096 && limit.rlim_max == RLIM_INFINITY && !signalled);
 }

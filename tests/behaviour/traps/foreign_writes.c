@@ -6,18 +6,18 @@
 
 int main(void)
 {
-    char *p = memory(LEN, 1);
-    struct writer *w = foreign_writer(p, LEN);
-    let_write(w, often(20000));
-    CHECK(lost_words(w, p, LEN, 1) == 0); /* plain */
-    for (size_t round = 0; round < often(12); round++) {
-        let_write(w, often(2000));
-        CHECK(call_seal() == 0);
-        CHECK(lost_words(w, p, LEN, 1) == 0);
-        CHECK(all_sealed(p, LEN));
-        let_write(w, often(2000));
-        CHECK(call_seal() == 0); /* what was written, anew */
-        CHECK(lost_words(w, p, LEN, 1) == 0);
-    }
-    w->wanted = -1;
+	char *p = memory(LEN, 1);
+	struct writer *w = foreign_writer(p, LEN);
+	let_write(w, often(20000));
+	CHECK(lost_words(w, p, LEN, 1) == 0); /* plain */
+	for (size_t round = 0; round < often(12); round++) {
+		let_write(w, often(2000));
+		CHECK(call_seal() == 0);
+		CHECK(lost_words(w, p, LEN, 1) == 0);
+		CHECK(all_sealed(p, LEN));
+		let_write(w, often(2000));
+		CHECK(call_seal() == 0); /* what was written, anew */
+		CHECK(lost_words(w, p, LEN, 1) == 0);
+	}
+	w->wanted = -1;
 }

@@ -11,21 +11,21 @@
 static void serve(void)
 {
 #ifdef M_MMAP_THRESHOLD
-    mallopt(M_MMAP_THRESHOLD, MB);
+	mallopt(M_MMAP_THRESHOLD, MB);
 #endif
-    char *block = malloc(BLOCK);
-    fill(block, BLOCK, 1);
-    CHECK(call_seal() == 0 && sealed_bytes(block, BLOCK) > BLOCK - 4 * MB);
-    for (int request = 0; request < REQUESTS; request++)
-        IN_CLONE {
-            char *grown = realloc(block, BLOCK + (request + 1) * PART);
-            CHECK(grown != NULL && intact(grown, MB, 1));
-            fill(grown + BLOCK + request * PART, PART, 2);
-        }
-    CHECK(intact(block, BLOCK, 1));
+	char *block = malloc(BLOCK);
+	fill(block, BLOCK, 1);
+	CHECK(call_seal() == 0 && sealed_bytes(block, BLOCK) > BLOCK - 4 * MB);
+	for (int request = 0; request < REQUESTS; request++)
+		IN_CLONE {
+			char *grown = realloc(block, BLOCK + (request + 1) * PART);
+			CHECK(grown != NULL && intact(grown, MB, 1));
+			fill(grown + BLOCK + request * PART, PART, 2);
+		}
+	CHECK(intact(block, BLOCK, 1));
 }
 
 int main(void)
 {
-    CHECK(in_group(300 * MB, serve) == 0);
+	CHECK(in_group(300 * MB, serve) == 0);
 }

@@ -8,29 +8,29 @@
 #define REGISTER_RING_FDS 20
 
 struct ring_update {
-    uint32_t offset, reserved;
-    uint64_t data;
+	uint32_t offset, reserved;
+	uint64_t data;
 };
 
 int main(void)
 {
-    struct io_uring_params params = {.flags = NO_MMAP | REGISTERED_FD_ONLY};
-    char *ring = map_alone(2 * MB, RW, MAP_PRIVATE);
-    CHECK(ring != NULL);
-    memset(ring, 0, 2 * MB);
-    /* Their last words, `user_addr` in younger headers. */
-    params.sq_off.resv2 = (uintptr_t)ring;
-    params.cq_off.resv2 = (uintptr_t)ring + PAGE;
-    if (syscall(SYS_io_uring_setup, 4, &params) < 0) {
-        /* Before Linux 6.5. */
-        memset(&params, 0, sizeof params);
-        int fd = syscall(SYS_io_uring_setup, 4, &params);
-        struct ring_update update = {.offset = -1u, .data = fd};
-        if (fd < 0 || syscall(SYS_io_uring_register, fd, REGISTER_RING_FDS, &update, 1) != 1)
-            SKIP("this kernel has no io_uring without a descriptor, or doesn't let us use it");
-        close(fd);
-    }
-    refused();
-    IN_CLONE
-        seal();
+	struct io_uring_params params = {.flags = NO_MMAP | REGISTERED_FD_ONLY};
+	char *ring = map_alone(2 * MB, RW, MAP_PRIVATE);
+	CHECK(ring != NULL);
+	memset(ring, 0, 2 * MB);
+	/* Their last words, `user_addr` in younger headers. */
+	params.sq_off.resv2 = (uintptr_t)ring;
+	params.cq_off.resv2 = (uintptr_t)ring + PAGE;
+	if (syscall(SYS_io_uring_setup, 4, &params) < 0) {
+		/* Before Linux 6.5. */
+		memset(&params, 0, sizeof params);
+		int fd = syscall(SYS_io_uring_setup, 4, &params);
+		struct ring_update update = {.offset = -1u, .data = fd};
+		if (fd < 0 || syscall(SYS_io_uring_register, fd, REGISTER_RING_FDS, &update, 1) != 1)
+			SKIP("this kernel has no io_uring without a descriptor, or doesn't let us use it");
+		close(fd);
+	}
+	refused();
+	IN_CLONE
+		seal();
 }

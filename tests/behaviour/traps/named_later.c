@@ -5,18 +5,18 @@
 
 int main(void)
 {
-    char *plain = map_alone(PAGE, RW, MAP_PRIVATE), *p = memory(8 * MB, 1);
-    int named = NAME(plain, PAGE), error = errno;
-    seal();
-    errno = 0;
-    CHECK(NAME(p, 4 * MB) == named && (named == 0 || errno == error));
-    CHECK(intact(p, 8 * MB, 1));
-    CHECK(discard_zeros(p, MB));
-    CHECK(discard_zeros(p + 4 * MB, MB));
-    char *grown = mremap(p, 4 * MB, 8 * MB, 0);
-    CHECK(grown == MAP_FAILED);
-    grown = mremap(p + 6 * MB, 2 * MB, 4 * MB, MREMAP_MAYMOVE);
-    CHECK(grown != MAP_FAILED && zeros(grown + 2 * MB, 2 * MB));
-    if (named != 0)
-        SKIP("this kernel has no names for memory (CONFIG_ANON_VMA_NAME)");
+	char *plain = map_alone(PAGE, RW, MAP_PRIVATE), *p = memory(8 * MB, 1);
+	int named = NAME(plain, PAGE), error = errno;
+	seal();
+	errno = 0;
+	CHECK(NAME(p, 4 * MB) == named && (named == 0 || errno == error));
+	CHECK(intact(p, 8 * MB, 1));
+	CHECK(discard_zeros(p, MB));
+	CHECK(discard_zeros(p + 4 * MB, MB));
+	char *grown = mremap(p, 4 * MB, 8 * MB, 0);
+	CHECK(grown == MAP_FAILED);
+	grown = mremap(p + 6 * MB, 2 * MB, 4 * MB, MREMAP_MAYMOVE);
+	CHECK(grown != MAP_FAILED && zeros(grown + 2 * MB, 2 * MB));
+	if (named != 0)
+		SKIP("this kernel has no names for memory (CONFIG_ANON_VMA_NAME)");
 }

@@ -2,13 +2,13 @@
 
 int main(void)
 {
-    char *p = memory(4 * MB, 1);
-    seal();
-    CHECK(mprotect(p + MB, MB, PROT_NONE) == 0);
-    unseal();
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(*(volatile char *)(p + MB));
-    CHECK(wait_for(pid) == 128 + SIGSEGV);
-    CHECK(mprotect(p + MB, MB, RW) == 0 && intact(p, 4 * MB, 1));
+	char *p = memory(4 * MB, 1);
+	seal();
+	CHECK(mprotect(p + MB, MB, PROT_NONE) == 0);
+	unseal();
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(*(volatile char *)(p + MB));
+	CHECK(wait_for(pid) == 128 + SIGSEGV);
+	CHECK(mprotect(p + MB, MB, RW) == 0 && intact(p, 4 * MB, 1));
 }

@@ -4,11 +4,11 @@
 
 int main(void)
 {
-    write_object("./calls.so");
-    char *p = memory_at_place();
-    CHECK(dlopen("./calls.so", RTLD_NOW) && zeros(p, PLACE_LEN));
-    fill(p, PLACE_LEN, 8);
-    CHECK(call_seal() == -1 && sealed_bytes(ALL) == 0 && intact(p, PLACE_LEN, 8));
-    if (in_clone())
-        _exit(!intact(p, PLACE_LEN, 8));
+	write_object("./calls.so");
+	char *p = memory_at_place();
+	CHECK(dlopen("./calls.so", RTLD_NOW) && zeros(p, PLACE_LEN));
+	fill(p, PLACE_LEN, 8);
+	CHECK(call_seal() == -1 && sealed_bytes(ALL) == 0 && intact(p, PLACE_LEN, 8));
+	if (in_clone())
+		_exit(!intact(p, PLACE_LEN, 8));
 }

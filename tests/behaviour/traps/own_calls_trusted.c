@@ -4,9 +4,9 @@
 
 int main(void)
 {
-    char *p = memory(4 * MB, 1);
-    seal();
-    CHECK(all_sealed(p, 4 * MB) && intact(p, 4 * MB, 1));
-    /* What it was trusted not to do. */
-    CHECK(own_madvise(NULL, 0, MADV_NORMAL) == 0);
+	char *p = memory(4 * MB, 1);
+	seal();
+	CHECK(all_sealed(p, 4 * MB) && intact(p, 4 * MB, 1));
+	/* What it was trusted not to do. */
+	CHECK(own_madvise(NULL, 0, MADV_NORMAL) == 0);
 }

@@ -2,8 +2,8 @@
 
 int main(void)
 {
-    char *p = memory(4 * MB, 1);
-    seal();
-    CHECK(posix_madvise(p, 4 * MB, POSIX_MADV_DONTNEED) == 0);
-    CHECK(intact(p, 4 * MB, 1));
+	char *p = memory(4 * MB, 1);
+	seal();
+	CHECK(posix_madvise(p, 4 * MB, POSIX_MADV_DONTNEED) == 0);
+	CHECK(intact(p, 4 * MB, 1));
 }

@@ -5,26 +5,26 @@
 
 static void sealed_well(void)
 {
-    char *p = memory(4 * MB, 1);
-    at_last(call_seal);
-    CHECK(all_sealed(p, 4 * MB) && intact(p, 4 * MB, 1));
-    IN_CLONE {
-        CHECK(intact(p, 4 * MB, 1));
-        fill(p, 4 * MB, 2);
-    }
-    CHECK(intact(p, 4 * MB, 1));
-    CHECK(discard_zeros(p, MB));
+	char *p = memory(4 * MB, 1);
+	at_last(call_seal);
+	CHECK(all_sealed(p, 4 * MB) && intact(p, 4 * MB, 1));
+	IN_CLONE {
+		CHECK(intact(p, 4 * MB, 1));
+		fill(p, 4 * MB, 2);
+	}
+	CHECK(intact(p, 4 * MB, 1));
+	CHECK(discard_zeros(p, MB));
 }
 
 int main(void)
 {
-    int end[2];
-    pthread_t other;
-    CHECK(personality(READ_IMPLIES_EXEC) >= 0);
-    seal();
-    sealed_well();
-    make_other(&other, end);
-    sealed_well();
-    unseal();
-    end_other(other, end);
+	int end[2];
+	pthread_t other;
+	CHECK(personality(READ_IMPLIES_EXEC) >= 0);
+	seal();
+	sealed_well();
+	make_other(&other, end);
+	sealed_well();
+	unseal();
+	end_other(other, end);
 }

@@ -2,8 +2,8 @@
 
 int main(void)
 {
-    char *p = memory(4 * MB, 1);
-    seal();
-    CHECK(madvise(p, 4 * MB, MADV_REMOVE) == -1 && errno == EINVAL);
-    CHECK(intact(p, 4 * MB, 1));
+	char *p = memory(4 * MB, 1);
+	seal();
+	CHECK(madvise(p, 4 * MB, MADV_REMOVE) == -1 && errno == EINVAL);
+	CHECK(intact(p, 4 * MB, 1));
 }

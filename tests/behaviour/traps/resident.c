@@ -8,14 +8,14 @@
 
 int main(void)
 {
-    char *p = memory(SIZE, 1);
-    long before = status_kb("RssAnon");
-    CHECK(before >= KB(SIZE) - SLACK);
-    seal();
-    CHECK(all_sealed(p, SIZE));
-    CHECK(status_kb("RssAnon") <= before - KB(SIZE) + 2 * SLACK);
-    CHECK(intact(p, SIZE, 1) && status_kb("RssShmem") >= KB(SIZE) - SLACK);
-    long read_only = status_kb("RssAnon");
-    fill(p, SIZE / 2, 2);
-    CHECK(status_kb("RssAnon") >= read_only + KB(SIZE / 2) - SLACK);
+	char *p = memory(SIZE, 1);
+	long before = status_kb("RssAnon");
+	CHECK(before >= KB(SIZE) - SLACK);
+	seal();
+	CHECK(all_sealed(p, SIZE));
+	CHECK(status_kb("RssAnon") <= before - KB(SIZE) + 2 * SLACK);
+	CHECK(intact(p, SIZE, 1) && status_kb("RssShmem") >= KB(SIZE) - SLACK);
+	long read_only = status_kb("RssAnon");
+	fill(p, SIZE / 2, 2);
+	CHECK(status_kb("RssAnon") >= read_only + KB(SIZE / 2) - SLACK);
 }

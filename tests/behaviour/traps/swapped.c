@@ -3,12 +3,12 @@
 
 int main(void)
 {
-    char *p = memory(16 * MB, 1);
-    CHECK(madvise(p, 16 * MB, MADV_PAGEOUT) == 0);
-    if (atol(smaps(p, "Swap")) < 1024)
-        SKIP("no swap on this machine, or it took nothing");
-    seal();
-    CHECK(all_sealed(p, 16 * MB) && intact(p, 16 * MB, 1));
-    IN_CLONE
-        CHECK(intact(p, 16 * MB, 1));
+	char *p = memory(16 * MB, 1);
+	CHECK(madvise(p, 16 * MB, MADV_PAGEOUT) == 0);
+	if (atol(smaps(p, "Swap")) < 1024)
+		SKIP("no swap on this machine, or it took nothing");
+	seal();
+	CHECK(all_sealed(p, 16 * MB) && intact(p, 16 * MB, 1));
+	IN_CLONE
+		CHECK(intact(p, 16 * MB, 1));
 }

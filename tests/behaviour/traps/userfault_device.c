@@ -3,12 +3,12 @@
 
 static int open_userfaultfd(void)
 {
-    int error, fd = -1, device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
-    if (device >= 0) {
-        fd = ioctl(device, USERFAULTFD_IOC_NEW, O_CLOEXEC);
-        error = errno;
-        close(device);
-        errno = error;
-    }
-    return fd;
+	int error, fd = -1, device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+	if (device >= 0) {
+		fd = ioctl(device, USERFAULTFD_IOC_NEW, O_CLOEXEC);
+		error = errno;
+		close(device);
+		errno = error;
+	}
+	return fd;
 }

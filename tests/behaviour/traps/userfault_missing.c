@@ -3,5 +3,5 @@
 
 static int open_userfaultfd(void)
 {
-    return syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	return syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
 }

@@ -6,6 +6,6 @@ unsigned long data[WORDS] __attribute__((aligned(4096))) = {[0 ... WORDS - 1] = 
 
 __attribute__((constructor)) static void fill(void)
 {
-    for (unsigned long i = 0; i < WORDS; i++)
-        *(volatile unsigned long *)&data[i] = i;
+	for (unsigned long i = 0; i < WORDS; i++)
+		*(volatile unsigned long *)&data[i] = i;
 }

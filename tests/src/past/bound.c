@@ -5,25 +5,25 @@
 
 int past_madvise(void *at, size_t len, int advice)
 {
-    return madvise(at, len, advice);
+	return madvise(at, len, advice);
 }
 
 void *past_mremap(void *from, size_t old, size_t new, int flags, void *to)
 {
-    return mremap(from, old, new, flags, to);
+	return mremap(from, old, new, flags, to);
 }
 
 int past_mlock(const void *at, size_t len)
 {
-    return mlock(at, len);
+	return mlock(at, len);
 }
 
 int past_mlock2(const void *at, size_t len, unsigned flags)
 {
-    return mlock2(at, len, flags);
+	return mlock2(at, len, flags);
 }
 
 void *past_realloc(void *block, size_t len)
 {
-    return realloc(block, len);
+	return realloc(block, len);
 }

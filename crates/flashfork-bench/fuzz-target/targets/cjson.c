@@ -8,11 +8,11 @@ void warm_up(void)
 
 void run_one_input(const unsigned char *input, size_t len)
 {
-    cJSON *json = cJSON_ParseWithLength((const char *)input, len);
+	cJSON *json = cJSON_ParseWithLength((const char *)input, len);
 
-    if (json == NULL)
-        return;
-    free(cJSON_Print(json));
-    free(cJSON_PrintUnformatted(json));
-    cJSON_Delete(json);
+	if (json == NULL)
+		return;
+	free(cJSON_Print(json));
+	free(cJSON_PrintUnformatted(json));
+	cJSON_Delete(json);
 }

@@ -48,23 +48,23 @@ int flashfork_on_clone(int (*)(void *), void *) __attribute__((weak));
 #define READY (flashfork_ready ? flashfork_ready(0, 0) : 0)
 /* Until a thread of this process sleeps in the kernel, by its number. */
 static void until_asleep(int tid) {
-    char path[64], text[512];
-    for (;;) {
-        snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
-        int fd = open(path, O_RDONLY | O_CLOEXEC), n = read(fd, text, sizeof text - 1);
-        close(fd);
-        if (n > 0) { text[n] = 0; char *end = strrchr(text, ')'); if (end && end[2] == 'S') return; }
-        usleep(1000);
-    }
+	char path[64], text[512];
+	for (;;) {
+		snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+		int fd = open(path, O_RDONLY | O_CLOEXEC), n = read(fd, text, sizeof text - 1);
+		close(fd);
+		if (n > 0) { text[n] = 0; char *end = strrchr(text, ')'); if (end && end[2] == 'S') return; }
+		usleep(1000);
+	}
 }
 static void *idle(void *x) { for (;;) pause(); }
 /* The same of a thread that tells its number before. */
 static void until_tid_asleep(volatile int *tid) { while (!*tid) usleep(1000); until_asleep(*tid); }
 /* Makes a socket that listens, and says where. */
 static int listener(struct sockaddr_in *a) {
-    int fd = socket(AF_INET, SOCK_STREAM, 0); socklen_t n = sizeof *a;
-    *a = (struct sockaddr_in){AF_INET, 0, {htonl(INADDR_LOOPBACK)}};
-    bind(fd, (void *)a, n); listen(fd, 16); getsockname(fd, (void *)a, &n); return fd;
+	int fd = socket(AF_INET, SOCK_STREAM, 0); socklen_t n = sizeof *a;
+	*a = (struct sockaddr_in){AF_INET, 0, {htonl(INADDR_LOOPBACK)}};
+	bind(fd, (void *)a, n); listen(fd, 16); getsockname(fd, (void *)a, &n); return fd;
 }
 /* The same, and returns its port. */
 static int listens(int *fd) { struct sockaddr_in a; *fd = listener(&a); return ntohs(a.sin_port); }
@@ -76,5 +76,5 @@ static pthread_t thread_of(void *(*work)(void *)) { pthread_t t; pthread_create(
 static pthread_t another(void) { return thread_of(idle); }
 /* Blocks signals, of which the other may be 0. */
 static sigset_t blocked(int one, int other) {
-    sigset_t s; sigemptyset(&s); sigaddset(&s, one); if (other) sigaddset(&s, other); pthread_sigmask(SIG_BLOCK, &s, 0); return s;
+	sigset_t s; sigemptyset(&s); sigaddset(&s, one); if (other) sigaddset(&s, other); pthread_sigmask(SIG_BLOCK, &s, 0); return s;
 }

@@ -10,12 +10,12 @@ void _cgo_topofstack(void)
 
 int main(int argc, char **argv)
 {
-    struct flashfork_seal_options options = {0};
+	struct flashfork_seal_options options = {0};
 
-    warm();
-    options.trust_allocator = argc > 1 && !strcmp(argv[1], "trust");
-    if (flashfork_seal(&options, NULL) == 0)
-        puts("sealed");
-    else
-        printf("%s: %s\n", errno == EOPNOTSUPP ? "EOPNOTSUPP" : strerror(errno), flashfork_last_error());
+	warm();
+	options.trust_allocator = argc > 1 && !strcmp(argv[1], "trust");
+	if (flashfork_seal(&options, NULL) == 0)
+		puts("sealed");
+	else
+		printf("%s: %s\n", errno == EOPNOTSUPP ? "EOPNOTSUPP" : strerror(errno), flashfork_last_error());
 }

@@ -6,21 +6,21 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: %s (errno %d, %s)\n", __FILE__, __LINE__, #condition, errno,                       \
-                    flashfork_last_error());                                                                           \
-            _exit(1);                                                                                                  \
-        }                                                                                                              \
-    } while (0)
+#define CHECK(condition) \
+	do { \
+		if (!(condition)) { \
+			fprintf(stderr, "%s:%d: %s (errno %d, %s)\n", __FILE__, __LINE__, #condition, errno, \
+			        flashfork_last_error()); \
+			_exit(1); \
+		} \
+	} while (0)
 
 /* Memory that a seal takes: 16 MB, written. */
 static inline unsigned char *warm(void)
 {
-    unsigned char *p = (unsigned char *)malloc(16 << 20);
+	unsigned char *p = (unsigned char *)malloc(16 << 20);
 
-    CHECK(p);
-    memset(p, 7, 16 << 20);
-    return p;
+	CHECK(p);
+	memset(p, 7, 16 << 20);
+	return p;
 }

@@ -3,10 +3,10 @@
 
 int main(int argc, char **argv)
 {
-    int count = argc;
-    char **words = argv;
+	int count = argc;
+	char **words = argv;
 
-    CHECK(flashfork_ready(&argc, &argv) == 0);
-    CHECK(argc == count && argv == words);
-    CHECK(flashfork_ready(NULL, NULL) == 0);
+	CHECK(flashfork_ready(&argc, &argv) == 0);
+	CHECK(argc == count && argv == words);
+	CHECK(flashfork_ready(NULL, NULL) == 0);
 }
