@@ -22,7 +22,7 @@ pub enum LabError {
 	/// The root doesn't fit into guest memory.
 	#[error(
 		"the root of {root_mib} MiB needs {needed_mib} MiB of guest memory, {memory_mib} given: \
-         raise the memory or strip the binaries"
+		 raise the memory or strip the binaries"
 	)]
 	RootTooLarge {
 		/// Size of the root.
@@ -47,7 +47,7 @@ pub enum LabError {
 	},
 	/// The guest was still busy when its time was over, and was killed.
 	#[error("the guest was killed after {} s while {phase}: raise the timeout if it was merely slow; an interrupt made it say where it was{console}",
-        limit.as_secs_f64())]
+		limit.as_secs_f64())]
 	Timeout {
 		/// The time it had.
 		limit: Duration,

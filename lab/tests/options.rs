@@ -26,12 +26,12 @@ fn size_swap_thp_user_and_limit_are_as_asked() {
 		let text = shell(
 			&options,
 			"nproc; id -u; id -g; id -un; hostname; \
-             cat /sys/kernel/mm/transparent_hugepage/enabled; \
-             awk '/^(MemTotal|SwapTotal)/ {print $2}' /proc/meminfo; \
-             cat /sys/fs/cgroup/command/memory.max; \
-             [ ! -w /etc/passwd ] && echo not root; \
-             env | cut -d= -f1 | sort | tr '\\n' ' '; echo; \
-             cat /sys/class/net/lo/flags",
+			 cat /sys/kernel/mm/transparent_hugepage/enabled; \
+			 awk '/^(MemTotal|SwapTotal)/ {print $2}' /proc/meminfo; \
+			 cat /sys/fs/cgroup/command/memory.max; \
+			 [ ! -w /etc/passwd ] && echo not root; \
+			 env | cut -d= -f1 | sort | tr '\\n' ' '; echo; \
+			 cat /sys/class/net/lo/flags",
 		);
 		let lines: Vec<&str> = text.lines().collect();
 		assert_eq!(lines[..6], ["2", "1234", "1234", "lab", "lab", shown], "{text}");
@@ -78,9 +78,9 @@ fn nested_kvm_is_there() {
 fn instructions_are_counted() {
 	let options = Options { icount: true, ..Options::default() };
 	let script = "t() { read up _ </proc/uptime; echo ${up%.*}${up#*.}; }; \
-        for run in 1 2; do \
-            a=$(t); i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done; b=$(t); echo $((b - a)); \
-        done; a=$(t); sleep 100; b=$(t); echo $((b - a))";
+		for run in 1 2; do \
+			a=$(t); i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done; b=$(t); echo $((b - a)); \
+		done; a=$(t); sleep 100; b=$(t); echo $((b - a))";
 	let text = shell(&options, script);
 	let ticks: Vec<f64> = text.lines().map(|line| line.parse().unwrap()).collect();
 	assert!(ticks[0] > 0.0 && (ticks[1] / ticks[0] - 1.0).abs() < 0.15, "{text}");

@@ -28,8 +28,8 @@ fn everything(kernel: Kernel, release: &str) {
 		..Options::default()
 	};
 	let script = "cat /data/bytes; cat /data/bytes /data/bytes >&2; \
-        sleep 1000 & printf '%s|' \"$LAB_WORDS\" \"$@\" \"$PWD\" \"$HOME\" \"$USER\"; \
-        [ ! -t 1 ] && exit 7";
+		sleep 1000 & printf '%s|' \"$LAB_WORDS\" \"$@\" \"$PWD\" \"$HOME\" \"$USER\"; \
+		[ ! -t 1 ] && exit 7";
 	// Bash is a program of the host with libraries; the guest's own shell is busybox.
 	let (output, outcome) = run(&options, &["/bin/bash", "-c", script, "bash", "a 'b'", ""]);
 	let mut expected = bytes();

@@ -37,9 +37,9 @@ pub fn are_up_to_date() -> Result<(), Failed> {
 			std::fs::write(&path, wanted)?;
 		} else if text != wanted {
 			return Err(format!(
-                "docs/{name} is not what the tables and the programs say: UPDATE=1 cargo test -p flashfork-tests --test behaviour document"
-            )
-            .into());
+				"docs/{name} is not what the tables and the programs say: UPDATE=1 cargo test -p flashfork-tests --test behaviour document"
+			)
+			.into());
 		}
 	}
 	Ok(())

@@ -149,12 +149,12 @@ fn job(place: &str, programs: &mut [Program]) -> Result<(String, Vec<GuestFile>)
 	let mut script = format!("limit={limit}\n");
 	script.push_str(
 		"mkdir -p /tmp; cd /tmp; echo 4 > /proc/sys/vm/nr_hugepages\n\
-         run() {\n\
-             (export \"LD_PRELOAD=$2\" $3; exec timeout $limit /t/$1) 2> /tmp/err > /dev/null < /dev/null\n\
-             code=$? said=\n\
-             [ ! -s /tmp/err ] || said=$(tr '\\n' ' ' < /tmp/err)\n\
-             echo \"$1 $code $said\"\n\
-         }\n",
+		 run() {\n\
+			 (export \"LD_PRELOAD=$2\" $3; exec timeout $limit /t/$1) 2> /tmp/err > /dev/null < /dev/null\n\
+			 code=$? said=\n\
+			 [ ! -s /tmp/err ] || said=$(tr '\\n' ' ' < /tmp/err)\n\
+			 echo \"$1 $code $said\"\n\
+		 }\n",
 	);
 	// It changes the machine.
 	programs.sort_by_key(|p| p.name == "overcommit_never");

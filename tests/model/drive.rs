@@ -48,7 +48,7 @@ pub fn run(seed: &Seed, engine: Option<Route>, disk: Option<&Path>, shim: impl F
 			let kept = dir.keep();
 			Err(format!(
 				"seed {} failed: {message}\n  journals: {}\n  again: cargo run -p flashfork-tests --bin model -- \
-                 --no-replay --seed {} --steps {} --mode {} --allocator {} {}",
+				 --no-replay --seed {} --steps {} --mode {} --allocator {} {}",
 				seed.seed,
 				kept.display(),
 				seed.seed,

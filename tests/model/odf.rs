@@ -53,11 +53,11 @@ fn guest(image: &std::path::Path, first: usize, runs: usize) -> Result<(), Faile
 	};
 	// A disk, for direct reads: memory behind a block device.
 	let script = format!(
-        "echo 1 > /proc/sys/vm/on_demand_fork && truncate -s 8M /tmp/disk && losetup /dev/loop0 /tmp/disk || exit 9
+		"echo 1 > /proc/sys/vm/on_demand_fork && truncate -s 8M /tmp/disk && losetup /dev/loop0 /tmp/disk || exit 9
          TMPDIR=/tmp /t/model --engine odf --disk /dev/loop0 --no-replay --seed {} --runs {runs} --steps {STEPS} && exit 0
          for log in /tmp/flashfork-model-*/*/*.log; do echo \"$log\"; tail -n 5 $log; done; exit 1",
-        first + 1
-    );
+		first + 1
+	);
 	let outcome = lab.run(&options, &["sh", "-c", &script], &mut Through)?;
 	if !outcome.kernel_warnings.is_empty() {
 		return Err(format!("the kernel says: {}", outcome.kernel_warnings.join("\n")).into());

@@ -76,8 +76,8 @@ fn recommend(forecast: &Forecast, headroom: u64) -> Recommendation {
 			Engine::Now,
 			format!(
 				"Change nothing; the default engine of `flashfork run` doesn't either, for a seal makes fork calls no shorter here. A \
-                 fork with its writes costs about {}, and about {} under `flashfork run --engine seal` if as much is written as \
-                 is assumed: count with --watch SECONDS.",
+				 fork with its writes costs about {}, and about {} under `flashfork run --engine seal` if as much is written as \
+				 is assumed: count with --watch SECONDS.",
 				time(now),
 				time(sealed)
 			),

@@ -24,7 +24,7 @@ impl Advice {
 		};
 		parts.push(format!(
 			"Process {} ({}): {}, {}, {} resident, {} of page tables; anonymous: {} on 4 KB pages, {} on huge \
-             pages{sealed}. Free memory: {}.",
+			 pages{sealed}. Free memory: {}.",
 			survey.pid,
 			survey.name,
 			counted(survey.threads as usize, "thread"),

@@ -133,8 +133,8 @@ fn ready_runs_change_some_of_their_memory() -> Result<(), Failed> {
 
 fn a_command_that_stops_itself_sets_its_moments() -> Result<(), Failed> {
 	let script = "import os, signal, mmap\nm = mmap.mmap(-1, 400 * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
-                  for i in range(400): m[i * 4096] = 1\nos.kill(os.getpid(), signal.SIGSTOP)\n\
-                  for i in range(300): m[i * 4096] = 2\nos.kill(os.getpid(), signal.SIGSTOP)\n";
+				  for i in range(400): m[i * 4096] = 1\nos.kill(os.getpid(), signal.SIGSTOP)\n\
+				  for i in range(300): m[i * 4096] = 2\nos.kill(os.getpid(), signal.SIGSTOP)\n";
 	let options = ["write-fraction", "--after", "60", "--for", "60", "--runs", "2", "--"];
 	let outcome = run_words(options.into_iter().chain(["python3", "-S", "-c", script]), &mut Silent)?;
 	let pages = outcome.document.records.iter().find(|record| record.chosen["granule"] == 4096).unwrap();

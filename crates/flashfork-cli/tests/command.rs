@@ -134,7 +134,7 @@ fn where_the_launcher_is_alone_the_cure_is_told() {
 	let here = fs::canonicalize(place.path()).unwrap();
 	let said = format!(
 		"flashfork: flashfork-cli is neither in {} nor where `make install` puts it; build it with `cargo build \
-         --release -p flashfork-cli` or install with `make install`\n",
+		 --release -p flashfork-cli` or install with `make install`\n",
 		here.display()
 	);
 	for line in [&["--help"][..], &["clone", "nobody"]] {

@@ -189,7 +189,7 @@ fn no_directory_for_temporary_files_is_needed() {
 	let full = place.path().join("full");
 	fs::create_dir(&full).unwrap();
 	let script = "mount -t tmpfs -o size=16k none \"$1\" || exit 77; head -c 1M /dev/zero > \"$1/filler\"; \
-                  export TMPDIR=\"$1\"; shift; exec \"$@\"";
+				  export TMPDIR=\"$1\"; shift; exec \"$@\"";
 	let output = std::process::Command::new("unshare")
 		.args(["--mount", "sh", "-c", script, "sh"])
 		.args([&full, exe()])
@@ -305,7 +305,7 @@ fn said_when_sent(program: &[&str], number: i32, action: libc::sighandler_t) -> 
 #[test]
 fn a_signal_to_the_command_alone_reaches_the_program() {
 	let script = "for s in HUP INT QUIT TERM USR1 USR2; do trap \"echo $s; exit 3\" $s; done; \
-                  echo ready; while :; do sleep 0.01; done";
+				  echo ready; while :; do sleep 0.01; done";
 	for (number, name) in [
 		(libc::SIGHUP, "HUP"),
 		(libc::SIGINT, "INT"),
@@ -325,7 +325,7 @@ fn a_signal_to_the_command_alone_reaches_the_program() {
 fn an_ignored_signal_reaches_a_program_that_handles_it() {
 	// A signal that comes just before pause(2) would be handled after it.
 	let code = "import signal, sys, time\nfor s in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):\n  signal.signal(s, lambda n, _: (print(n), sys.exit(3)))\n\
-                print('ready', flush=True)\nwhile True: time.sleep(0.01)";
+				print('ready', flush=True)\nwhile True: time.sleep(0.01)";
 	for number in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
 		let said = said_when_sent(&["--", "/usr/bin/python3", "-c", code], number, libc::SIG_IGN);
 		assert_eq!(said, (format!("ready\n{number}\n"), Some(3)));
@@ -520,7 +520,7 @@ fn compiled(place: &Path, text: &str, option: &str) -> String {
 fn a_program_of_gcc_with_address_sanitizer_runs_and_is_warmed_and_finds_errors() {
 	let place = tempfile::tempdir().unwrap();
 	let text = "#include <stdio.h>\n#include <stdlib.h>\nint main(int argc, char **argv) {\n\
-                char *p = calloc(8, 1); puts(getenv(\"ASAN_OPTIONS\")); fflush(stdout); return p[8 * (argc - 1)]; }\n";
+				char *p = calloc(8, 1); puts(getenv(\"ASAN_OPTIONS\")); fflush(stdout); return p[8 * (argc - 1)]; }\n";
 	let program = &compiled(place.path(), text, "-fsanitize=address");
 	run().args(["--", program]).env("ASAN_OPTIONS", "detect_leaks=0:exitcode=0").assert().success().stderr("");
 	let found = run().args(["--", program, "x"]).env("ASAN_OPTIONS", "exitcode=42").assert();

@@ -65,7 +65,7 @@ fn all_names_are_gone_through_with_a_line_for_each_failure() {
 fn listener(place: &Path, answer: &str) -> std::process::Child {
 	std::fs::create_dir(place.parent().unwrap()).unwrap();
 	let listen = "import signal, socket, sys\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\ns = socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\ns.listen()\n\
-                  while True:\n    c, _ = s.accept()\n    c.recv(1000) and c.sendall(sys.argv[2].encode())\n    c.close()";
+				  while True:\n    c, _ = s.accept()\n    c.recv(1000) and c.sendall(sys.argv[2].encode())\n    c.close()";
 	let mut listener =
 		std::process::Command::new("python3").args(["-c", listen]).arg(place).arg(answer).spawn().unwrap();
 	while std::os::unix::net::UnixStream::connect(place).is_err() {

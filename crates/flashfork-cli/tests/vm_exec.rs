@@ -76,8 +76,8 @@ fn a_command_on_a_terminal_has_one_too_with_its_size_and_keys() {
 	let guest = Guest::start();
 	let mut terminal = Terminal::open(30, 90);
 	let script = "echo $TERM; stty size; while [ \"$(stty size)\" = '30 90' ]; do sleep 0.02; done; stty size; \
-                  read line; echo got-$line; trap 'echo interrupted; exit 3' INT; echo trapped; \
-                  while :; do sleep 0.02; done";
+				  read line; echo got-$line; trap 'echo interrupted; exit 3' INT; echo trapped; \
+				  while :; do sleep 0.02; done";
 	let mut child = terminal.run(&mut guest.exec(&[], &["sh", "-c", script]));
 	terminal.see("vt220\r\n30 90\r\n");
 	terminal.resize(40, 100);

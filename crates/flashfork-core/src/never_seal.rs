@@ -41,27 +41,27 @@ pub struct Row {
 
 /// Defines [`Reason`] and [`TABLE`], whose rows stand in its order.
 macro_rules! reasons {
-    ($($scope:ident { $($reason:ident $name:literal: $what:literal, $why:literal $(, $cure:literal)?;)* })*) => {
-        /// Why a VMA, or a whole process, is left as it is.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u8)]
-        #[allow(missing_docs)] // each has its words in TABLE
-        pub enum Reason {
-            $($($reason,)*)*
-        }
+	($($scope:ident { $($reason:ident $name:literal: $what:literal, $why:literal $(, $cure:literal)?;)* })*) => {
+		/// Why a VMA, or a whole process, is left as it is.
+		#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+		#[repr(u8)]
+		#[allow(missing_docs)] // each has its words in TABLE
+		pub enum Reason {
+			$($($reason,)*)*
+		}
 
-        /// Every reason, in the order of [`Reason`].
-        pub const TABLE: &[Row] = &[
-            $($(Row {
-                reason: Reason::$reason,
-                name: $name,
-                scope: Scope::$scope,
-                what: $what,
-                why: $why,
-                cure: concat!($($cure)?),
-            },)*)*
-        ];
-    };
+		/// Every reason, in the order of [`Reason`].
+		pub const TABLE: &[Row] = &[
+			$($(Row {
+				reason: Reason::$reason,
+				name: $name,
+				scope: Scope::$scope,
+				what: $what,
+				why: $why,
+				cure: concat!($($cure)?),
+			},)*)*
+		];
+	};
 }
 
 // The name, what is left alone, why, and what to do, if anything. The document says how each is recognised.

@@ -438,15 +438,15 @@ fn guards_in_a_file_s_mapping_come_to_an_end_while_writes_are_noted() {
 
 /// A system call by an instruction of the program's own, which is harmless to a seal, and seen by nobody.
 macro_rules! past_all {
-    ($number:literal, $at:expr, $len:expr, $last:expr) => {{
-        let result: isize;
-        // SAFETY: memory of the test's own.
-        unsafe {
-            std::arch::asm!(concat!("mov eax, ", $number), "syscall", out("rax") result, in("rdi") $at,
-                in("rsi") $len, in("rdx") $last, out("rcx") _, out("r11") _);
-        }
-        assert_eq!(result, 0);
-    }};
+	($number:literal, $at:expr, $len:expr, $last:expr) => {{
+		let result: isize;
+		// SAFETY: memory of the test's own.
+		unsafe {
+			std::arch::asm!(concat!("mov eax, ", $number), "syscall", out("rax") result, in("rdi") $at,
+				in("rsi") $len, in("rdx") $last, out("rcx") _, out("r11") _);
+		}
+		assert_eq!(result, 0);
+	}};
 }
 
 /// `mprotect(2)` so.

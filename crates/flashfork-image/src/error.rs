@@ -27,7 +27,7 @@ pub enum ImageError {
 	/// The package sources have no such kernel.
 	#[error(
 		"no Debian {series} cloud kernel in the package sources: run `apt-get update` as root, \
-         or give a kernel image"
+		 or give a kernel image"
 	)]
 	NoKernel {
 		/// The series, such as `6.12`.

@@ -50,19 +50,19 @@ pub type EachStart = extern "system" fn(*mut c_void, *mut c_void, Thread);
 
 /// Defines functions of the table: those of `jvmtiEnv` that have these numbers.
 macro_rules! functions {
-    ($($name:ident = $number:literal ($($argument:ident: $kind:ty),*);)*) => {
-        impl Tool {
-            $(
-                unsafe fn $name(&self, $($argument: $kind),*) -> Result<(), String> {
-                    type Function = unsafe extern "system" fn(*mut c_void, $($kind),*) -> Status;
-                    // SAFETY: the function of this number has this type.
-                    let function = unsafe { std::mem::transmute::<*const c_void, Function>(self.function($number)) };
-                    // SAFETY: as the caller says.
-                    check(stringify!($name), unsafe { function(self.0, $($argument),*) })
-                }
-            )*
-        }
-    };
+	($($name:ident = $number:literal ($($argument:ident: $kind:ty),*);)*) => {
+		impl Tool {
+			$(
+				unsafe fn $name(&self, $($argument: $kind),*) -> Result<(), String> {
+					type Function = unsafe extern "system" fn(*mut c_void, $($kind),*) -> Status;
+					// SAFETY: the function of this number has this type.
+					let function = unsafe { std::mem::transmute::<*const c_void, Function>(self.function($number)) };
+					// SAFETY: as the caller says.
+					check(stringify!($name), unsafe { function(self.0, $($argument),*) })
+				}
+			)*
+		}
+	};
 }
 
 functions! {

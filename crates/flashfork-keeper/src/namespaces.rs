@@ -67,7 +67,7 @@ fn no_users(e: &Error) -> String {
 		Some(libc::ENOSPC) => "no user namespace is left: raise sysctl user.max_user_namespaces".into(),
 		Some(libc::EPERM | libc::EACCES) => {
 			"may not make user namespaces: a container's filter forbids it, or sysctl kernel.unprivileged_userns_clone \
-             or kernel.apparmor_restrict_unprivileged_userns does"
+			 or kernel.apparmor_restrict_unprivileged_userns does"
 				.into()
 		}
 		_ => format!("can't make a user namespace: {e}"),
@@ -83,7 +83,7 @@ pub fn no_others(e: &Error) -> String {
 		}
 		Some(libc::EPERM | libc::EACCES) => {
 			"may not make namespaces of processes and mounts: a container or AppArmor (sysctl \
-             kernel.apparmor_restrict_unprivileged_userns) forbids it"
+			 kernel.apparmor_restrict_unprivileged_userns) forbids it"
 				.into()
 		}
 		Some(libc::ENOSYS) => "may not call clone3: a container's filter forbids it".into(),

@@ -17,10 +17,10 @@ pub enum BenchError {
 
 	/// A size does not fit into memory; nothing was allocated.
 	#[error(
-        "{what} needs {} of memory and {} are free ({limit}); choose a smaller size or free memory",
-        flashfork_terminal::size::show(*.needed),
-        flashfork_terminal::size::show(*.available)
-    )]
+		"{what} needs {} of memory and {} are free ({limit}); choose a smaller size or free memory",
+		flashfork_terminal::size::show(*.needed),
+		flashfork_terminal::size::show(*.available)
+	)]
 	DoesNotFit {
 		/// What was to be run, for example "8G, method seal".
 		what: String,
@@ -153,7 +153,7 @@ impl Cause for procfs::ProcError {
 /// A [`BenchError::Unable`] in these words, as of [`format!`].
 #[macro_export]
 macro_rules! unable {
-    ($($words:tt)*) => { $crate::BenchError::Unable(format!($($words)*)) };
+	($($words:tt)*) => { $crate::BenchError::Unable(format!($($words)*)) };
 }
 
 /// Whether a program could not be started because it isn't there. Where PATH has a directory that may not be searched,

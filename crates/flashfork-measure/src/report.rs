@@ -48,7 +48,7 @@ fn standalone(svg: &str, host: &HostCard) -> String {
 	);
 	format!(
 		"<svg width=\"{width}\" height=\"{0}\" viewBox=\"0 0 {width} {0}\" xmlns=\"http://www.w3.org/2000/svg\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{card}{body}",
+		 <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{card}{body}",
 		height + LINE
 	)
 }

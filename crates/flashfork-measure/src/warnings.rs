@@ -17,13 +17,13 @@ pub fn of_host(host: &HostCard) -> Vec<String> {
 	if let Some(governor) = host.governor.as_deref().filter(|&governor| governor != "performance") {
 		warnings.push(format!(
 			"The CPU's frequency follows its load (governor {governor}): short measurements are slower than long ones; \
-             `cpupower frequency-set -g performance` keeps it steady."
+			 `cpupower frequency-set -g performance` keeps it steady."
 		));
 	}
 	match host.thp_enabled.as_deref() {
 		Some("never") => warnings.push(
 			"Transparent huge pages are off: the figures for them are missing; \
-             `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` brings them."
+			 `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` brings them."
 				.to_owned(),
 		),
 		None => {
@@ -34,7 +34,7 @@ pub fn of_host(host: &HostCard) -> Vec<String> {
 	if host.swap_total > 0 && host.memory_available < host.memory_total / 10 {
 		warnings.push(format!(
 			"Only {} of {} memory were free and the machine has swap: large parents may have been swapped; free memory, or \
-             `swapoff -a`.",
+			 `swapoff -a`.",
 			flashfork_terminal::size::show(host.memory_available),
 			flashfork_terminal::size::show(host.memory_total)
 		));
@@ -74,7 +74,7 @@ pub fn of_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Stri
 	if let Some((n, record)) = short.iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
 		warnings.push(format!(
 			"{} fewer than {FEW_ROUNDS} rounds (least: {n}, {}): the intervals are narrower than 95 % would be; \
-             more time makes them firmer.",
+			 more time makes them firmer.",
 			cells(short.len(), "has", "have"),
 			record.label()
 		));
@@ -82,7 +82,7 @@ pub fn of_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Stri
 	if let Some((spread, record)) = largest(&noisy) {
 		warnings.push(format!(
 			"{} noisy (widest: p10 to p90 span {spread:.1} times the median, {}); compare medians, and repeat \
-             when nothing else runs.",
+			 when nothing else runs.",
 			cells(noisy.len(), "is", "are"),
 			record.label()
 		));
@@ -90,7 +90,7 @@ pub fn of_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Stri
 	if let Some((share, record)) = largest(&late) {
 		warnings.push(format!(
 			"{} more than a tenth of the samples far above the rest (most: {:.0} %, {}); something else runs \
-             now and then.",
+			 now and then.",
 			cells(late.len(), "has", "have"),
 			share * 100.0,
 			record.label()

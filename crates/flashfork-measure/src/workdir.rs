@@ -15,7 +15,7 @@ use crate::{BenchError, Result};
 /// Reads until the pipe is closed, then removes the directory. Several attempts, because a process that is being killed
 /// at the same moment may still be writing there.
 const STAND_BY: &str = "trap '' HUP INT TERM; cat >/dev/null; \
-                        for _ in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- \"$1\" && exit 0; sleep 0.2; done; exit 1";
+						for _ in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- \"$1\" && exit 0; sleep 0.2; done; exit 1";
 
 /// A temporary directory. Dropping it removes it.
 #[derive(Debug)]

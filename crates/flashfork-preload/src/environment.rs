@@ -60,14 +60,14 @@ extern "C" fn init() {
 	// What a process asks of the kernel ends with exec: each program asks anew.
 	if let Err(why) = configure(engine, at_once) {
 		complain(match why {
-            Unavailable::NoKernel => {
-                b"flashfork: engine odf needs a kernel with on-demand fork (kernel/README.md), this one has none; forks stay plain\n"
-            }
-            Unavailable::SwitchedOff => {
-                b"flashfork: on-demand fork is switched off, sysctl vm.on_demand_fork=1 switches it on; forks stay plain\n"
-            }
-            Unavailable::Failed(_) => b"flashfork: prctl(PR_SET_ODF) fails (a sandbox?); forks stay plain\n",
-        });
+			Unavailable::NoKernel => {
+				b"flashfork: engine odf needs a kernel with on-demand fork (kernel/README.md), this one has none; forks stay plain\n"
+			}
+			Unavailable::SwitchedOff => {
+				b"flashfork: on-demand fork is switched off, sysctl vm.on_demand_fork=1 switches it on; forks stay plain\n"
+			}
+			Unavailable::Failed(_) => b"flashfork: prctl(PR_SET_ODF) fails (a sandbox?); forks stay plain\n",
+		});
 		set_for_children(ENGINE.name, &PLAIN);
 	}
 	if let Some(path) = variable(STATS.name) {

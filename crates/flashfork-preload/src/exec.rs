@@ -13,45 +13,45 @@ type Strings = *const *const c_char;
 
 /// Defines libc's function of that name, which calls it by `$run` as it is said there.
 macro_rules! exec {
-    ($name:ident, $text:literal, $place:ident, ($($argument:ident: $kind:ty),*), $run:ident => $call:expr) => {
-        static $place: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+	($name:ident, $text:literal, $place:ident, ($($argument:ident: $kind:ty),*), $run:ident => $call:expr) => {
+		static $place: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
-        #[doc = concat!("`", stringify!($name), "(3)`: waits for the end of a seal that stops threads by signals.")]
-        ///
-        /// # Safety
-        /// As libc's.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
-            let found = next(&$place, $text);
-            if found.is_null() {
-                return crate::answer::<()>(Err(flashfork_core::Errno::ENOSYS), |()| 0) as c_int;
-            }
-            // SAFETY: libc's function of this name has this type.
-            let real = unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($kind),*) -> c_int>(found) };
-            // SAFETY: the program's own call, here and where more is done around it.
-            let $run = |$($argument: $kind),*| threads::exec(|| unsafe { real($($argument),*) });
-            #[allow(unused_unsafe, reason = "of some nothing more is done")]
-            // SAFETY: as above.
-            unsafe {
-                $call
-            }
-        }
-    };
+		#[doc = concat!("`", stringify!($name), "(3)`: waits for the end of a seal that stops threads by signals.")]
+		///
+		/// # Safety
+		/// As libc's.
+		#[unsafe(no_mangle)]
+		pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+			let found = next(&$place, $text);
+			if found.is_null() {
+				return crate::answer::<()>(Err(flashfork_core::Errno::ENOSYS), |()| 0) as c_int;
+			}
+			// SAFETY: libc's function of this name has this type.
+			let real = unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($kind),*) -> c_int>(found) };
+			// SAFETY: the program's own call, here and where more is done around it.
+			let $run = |$($argument: $kind),*| threads::exec(|| unsafe { real($($argument),*) });
+			#[allow(unused_unsafe, reason = "of some nothing more is done")]
+			// SAFETY: as above.
+			unsafe {
+				$call
+			}
+		}
+	};
 }
 
 // What is warmed goes on in the program that comes; of the last two it doesn't.
 exec!(execve, c"execve", EXECVE, (path: *const c_char, argv: Strings, envp: Strings),
-    run => follow::exec(path, argv, envp, false, |envp| run(path, argv, envp)));
+	run => follow::exec(path, argv, envp, false, |envp| run(path, argv, envp)));
 exec!(execv, c"execv", EXECV, (path: *const c_char, argv: Strings),
-    run => follow::exec_here(path, argv, false, || run(path, argv)));
+	run => follow::exec_here(path, argv, false, || run(path, argv)));
 exec!(execvp, c"execvp", EXECVP, (file: *const c_char, argv: Strings),
-    run => follow::exec_here(file, argv, true, || run(file, argv)));
+	run => follow::exec_here(file, argv, true, || run(file, argv)));
 exec!(execvpe, c"execvpe", EXECVPE, (file: *const c_char, argv: Strings, envp: Strings),
-    run => follow::exec(file, argv, envp, true, |envp| run(file, argv, envp)));
+	run => follow::exec(file, argv, envp, true, |envp| run(file, argv, envp)));
 exec!(fexecve, c"fexecve", FEXECVE, (fd: c_int, argv: Strings, envp: Strings), run => run(fd, argv, envp));
 exec!(execveat, c"execveat", EXECVEAT,
-    (dir: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int),
-    run => run(dir, path, argv, envp, flags));
+	(dir: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int),
+	run => run(dir, path, argv, envp, flags));
 
 /// Looked up when the shim is loaded: a child of `vfork(2)`, or a signal handler, must not ask the loader.
 #[used]

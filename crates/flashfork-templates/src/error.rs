@@ -20,9 +20,9 @@ pub enum Error {
 	},
 	/// The directory of the names is not the user's alone.
 	#[error(
-        "{} is no place for templates: {why}; remove it, or set XDG_RUNTIME_DIR to a directory of yours",
-        path.display()
-    )]
+		"{} is no place for templates: {why}; remove it, or set XDG_RUNTIME_DIR to a directory of yours",
+		path.display()
+	)]
 	Place {
 		/// The directory, or the one that it lies in.
 		path: PathBuf,
@@ -31,10 +31,10 @@ pub enum Error {
 	},
 	/// What the directory of the names is to be made in isn't there.
 	#[error(
-        "can't create {}: {} doesn't exist; make it, or set XDG_RUNTIME_DIR to a directory of yours",
-        path.display(),
-        missing.display()
-    )]
+		"can't create {}: {} doesn't exist; make it, or set XDG_RUNTIME_DIR to a directory of yours",
+		path.display(),
+		missing.display()
+	)]
 	Missing {
 		/// The directory.
 		path: PathBuf,
@@ -46,10 +46,10 @@ pub enum Error {
 	NoSocket(PathBuf),
 	/// Somebody else gives and takes names, and doesn't come to an end.
 	#[error(
-        "another flashfork command has held the names in {} for {seconds} seconds: it is stopped, perhaps; let it go \
-         on, or end it",
-        path.display()
-    )]
+		"another flashfork command has held the names in {} for {seconds} seconds: it is stopped, perhaps; let it go \
+		 on, or end it",
+		path.display()
+	)]
 	Locked {
 		/// The directory.
 		path: PathBuf,
@@ -70,7 +70,7 @@ pub enum Error {
 	/// The template belongs to another user or group.
 	#[error(
 		"the template {name} was warmed by user {user} and group {group}: a clone would run as these; warm one as \
-         yourself"
+		 yourself"
 	)]
 	OtherUser {
 		/// The template.
@@ -91,7 +91,7 @@ pub enum Error {
 	/// The template doesn't accept a connection.
 	#[error(
 		"the template {name} doesn't let anybody in for {seconds} seconds: it is stopped, or thousands wait for it; \
-         `flashfork ls` in a while tells which"
+		 `flashfork ls` in a while tells which"
 	)]
 	Full {
 		/// The template.
@@ -101,9 +101,9 @@ pub enum Error {
 	},
 	/// The template is stopped, by a signal or a debugger.
 	#[error(
-        "the template {name} is stopped: {} lets it go on, {} ends it and its clones",
-        kill(*pid, "CONT"), kill(*pid, "KILL")
-    )]
+		"the template {name} is stopped: {} lets it go on, {} ends it and its clones",
+		kill(*pid, "CONT"), kill(*pid, "KILL")
+	)]
 	Stopped {
 		/// The template.
 		name: Name,
@@ -112,9 +112,9 @@ pub enum Error {
 	},
 	/// The template doesn't answer.
 	#[error(
-        "the template {name} has not answered for {seconds} seconds: try again later; {} ends it and its clones",
-        kill(*pid, "KILL")
-    )]
+		"the template {name} has not answered for {seconds} seconds: try again later; {} ends it and its clones",
+		kill(*pid, "KILL")
+	)]
 	Silent {
 		/// The template.
 		name: Name,
@@ -125,10 +125,10 @@ pub enum Error {
 	},
 	/// What the template says makes no sense.
 	#[error(
-        "the template {name} and this command don't understand each other: they are of different versions; {} ends it \
-         and its clones, then warm it again",
-        kill(*pid, "TERM")
-    )]
+		"the template {name} and this command don't understand each other: they are of different versions; {} ends it \
+		 and its clones, then warm it again",
+		kill(*pid, "TERM")
+	)]
 	Misunderstood {
 		/// The template.
 		name: Name,
@@ -149,7 +149,7 @@ pub enum Error {
 	/// A limit on the size of files leaves no room for arguments and environment.
 	#[error(
 		"can't pass on {kilobytes} KB of arguments and environment under this limit on the size of files: {source}; \
-         raise it (ulimit -f)"
+		 raise it (ulimit -f)"
 	)]
 	FileSize {
 		/// How much they are.

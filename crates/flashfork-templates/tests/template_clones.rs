@@ -206,7 +206,7 @@ fn a_forked_process_does_not_take_the_end_of_its_parents_clone() {
 	let child = unsafe { libc::fork() };
 	if child == 0 {
 		let refused = matches!(clone.try_wait(), Err(Error::Wait { ref source, .. }) if
-            source.raw_os_error() == Some(libc::ECHILD));
+			source.raw_os_error() == Some(libc::ECHILD));
 		// SAFETY: ends this process.
 		unsafe { libc::_exit(i32::from(!refused)) };
 	}

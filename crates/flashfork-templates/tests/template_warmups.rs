@@ -107,8 +107,8 @@ fn a_program_that_is_never_ready_is_told_and_leaves_nothing() {
 		format!("{} ended with exit status 3 before it was ready; it must call flashfork_ready()", ends.display());
 	assert!(ended.starts_with(&text), "{ended}");
 	let source = "#include <pthread.h>\n#include <unistd.h>\nstatic void *work(void *x) { pause(); return x; }\n\
-        __attribute__((constructor)) static void f(void) { pthread_t t; pthread_create(&t, 0, work, 0); }\n\
-        int main(void) { return 0; }";
+		__attribute__((constructor)) static void f(void) { pthread_t t; pthread_create(&t, 0, work, 0); }\n\
+		int main(void) { return 0; }";
 	let threads = wait(place.warm("t", place.program("threads", source)));
 	assert!(threads.contains("can't be a template: at its ready point it has other threads"), "{threads}");
 	assert_eq!(fs::read_dir(place.names.path()).unwrap().count(), 0);

@@ -56,7 +56,7 @@ fn find(name: &str, package: &str) -> Result<PathBuf, CliError> {
 	places.into_iter().find(|path| path.is_file()).ok_or_else(|| {
 		CliError::Unable(format!(
 			"{name} is neither in {} nor where `make install` puts it (Python's wheel doesn't have it); in flashfork's sources \
-             build it with `cargo build --release -p {package}` or install with `make install`",
+			 build it with `cargo build --release -p {package}` or install with `make install`",
 			directory.display()
 		))
 	})

@@ -230,7 +230,7 @@ fn strangers_and_nonsense_get_nothing_of_a_store_and_do_it_no_harm() {
 			fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
 		}
 		let asks = "import socket as s, sys; c = s.socket(s.AF_UNIX, s.SOCK_SEQPACKET); c.connect(sys.argv[1])\n\
-                    try: c.send(b'FLFKSTO\\n\\x02'); print(len(c.recv(64)))\nexcept OSError: print(0)";
+					try: c.send(b'FLFKSTO\\n\\x02'); print(len(c.recv(64)))\nexcept OSError: print(0)";
 		let mut stranger = Command::new("python3");
 		let said = stranger.arg("-c").arg(asks).arg(place(&daemon)).uid(65534).output().unwrap();
 		assert_eq!(said.stdout, b"0\n", "{}", String::from_utf8_lossy(&said.stderr));

@@ -13,16 +13,16 @@ pub enum SealError {
 	/// Code in this process makes system calls of its own, which the engine doesn't see.
 	/// [`code::trust`](crate::code::trust) is for who knows better.
 	#[error(
-        "refused: {0}, and where it discards, moves or grows sealed memory that way old bytes would come back; {cure}; \
-         memory is unchanged and forks are correct", cure = Reason::SystemCalls.row().cure
-    )]
+		"refused: {0}, and where it discards, moves or grows sealed memory that way old bytes would come back; {cure}; \
+		 memory is unchanged and forks are correct", cure = Reason::SystemCalls.row().cure
+	)]
 	Code(String),
 	/// A runtime in this process gives memory back with `MADV_DONTNEED`, trusts it to read zeros, and makes that call
 	/// without libc, where the engine would see it.
 	#[error(
 		"refused: {0} is in this process, relies on MADV_DONTNEED giving zeros, which sealed memory doesn't, and makes \
-         its system calls itself (docs/SYSTEM_CALLS.md); leave it out, load it in a program that is not sealed, or vouch \
-         for it by `trust_allocator` and its file by `trust`; memory is unchanged and forks are correct"
+		 its system calls itself (docs/SYSTEM_CALLS.md); leave it out, load it in a program that is not sealed, or vouch \
+		 for it by `trust_allocator` and its file by `trust`; memory is unchanged and forks are correct"
 	)]
 	Allocator(&'static str),
 	/// The engine was called from within itself, as from a signal handler.

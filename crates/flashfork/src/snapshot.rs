@@ -51,7 +51,7 @@ pub enum SnapshotError {
 	/// A mapping can't be made again.
 	#[error(
 		"the mapping at {0:#x} is gone or another one is in its place, and it can't be made again: only plain anonymous memory can; \
-         don't unmap files, shared or locked memory, nor cut short files that are mapped, between snapshot and restore"
+		 don't unmap files, shared or locked memory, nor cut short files that are mapped, between snapshot and restore"
 	)]
 	Changed(usize),
 	/// A named descriptor is not what it was.

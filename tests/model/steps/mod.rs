@@ -29,7 +29,7 @@ pub type Step = fn(&mut World) -> Result;
 
 /// Steps, and how often each is taken beside the others.
 macro_rules! steps {
-    ($($weight:literal $step:ident),*) => { &[$(($weight, World::$step)),*] };
+	($($weight:literal $step:ident),*) => { &[$(($weight, World::$step)),*] };
 }
 
 const STEPS: &[(usize, Step)] = steps![

@@ -172,7 +172,7 @@ impl Blocks {
 			if is & MARK_BITS == MARK && is == before + 1 && !self.was_moved((is >> 16) as u32) {
 				return Err(format!(
 					"fresh memory shows a secret: word {i} of the block at {:#x} is {is:#x}, of a block that was wiped or is \
-                     somebody else's; fresh are bytes {from} to {to} of {block:x?}",
+					 somebody else's; fresh are bytes {from} to {to} of {block:x?}",
 					block.at
 				));
 			}

@@ -55,7 +55,7 @@ pub fn look(pid: i32) -> Result<Snapshot, AdviseError> {
 		let (needed, available) = (show(needed), show(available));
 		return Err(AdviseError::Unable(format!(
 			"a copy of the memory of process {pid} needs {needed} of memory and {available} are free ({limit}); free \
-             memory"
+			 memory"
 		)));
 	}
 	Snapshot::of(pid)

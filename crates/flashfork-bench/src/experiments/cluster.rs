@@ -31,8 +31,8 @@ const CLIENT: usize = 1;
 
 #[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench cluster --python venv/bin/python --quick\n\
-                  It needs root, nats-server and iproute2. scripts/python-libraries lambda, in the source, makes an \
-                  environment for --python, scripts/python-libraries ray one for --ray.")]
+				  It needs root, nats-server and iproute2. scripts/python-libraries lambda, in the source, makes an \
+				  environment for --python, scripts/python-libraries ray one for --ray.")]
 pub struct ClusterOptions {
 	/// Python that functions run in: it has awslambdaric
 	#[arg(long, value_name = "PYTHON", default_value = "python3")]

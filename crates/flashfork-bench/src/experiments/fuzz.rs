@@ -38,13 +38,13 @@ pub struct FuzzOptions {
 	/// Fuzz these libraries instead, with and without AddressSanitizer, by forks and in loops [default without a value:
 	/// all]
 	#[arg(
-        long,
-        value_name = "TARGETS",
-        value_delimiter = ',',
-        num_args = 0..=1,
-        default_missing_values = ["libpng", "libxml2", "sqlite", "cjson"],
-        conflicts_with = "size"
-    )]
+		long,
+		value_name = "TARGETS",
+		value_delimiter = ',',
+		num_args = 0..=1,
+		default_missing_values = ["libpng", "libxml2", "sqlite", "cjson"],
+		conflicts_with = "size"
+	)]
 	pub targets: Vec<Target>,
 
 	/// Seconds of fuzzing per method, loading and sealing not counted

@@ -133,7 +133,7 @@ fn report(document: &Document) -> String {
 	let count = document.of(EXPERIMENT).find_map(|record| record.number("libraries")).unwrap_or(0);
 	let head = format!(
 		"A program with {count} large libraries, and hardly any memory besides; medians of interleaved rounds. A share is \
-         that of what is sealed with the libraries' data left out."
+		 that of what is sealed with the libraries' data left out."
 	);
 	let verdict = of(Way::Sealed, Task::End, "fork").zip(of(Way::SealedWithout, Task::End, "fork"));
 	let verdict = verdict.filter(|_| count == PROMISED.0).map(|(after, before)| {

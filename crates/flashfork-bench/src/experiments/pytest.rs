@@ -21,7 +21,7 @@ pub const EXPERIMENT: &str = "pytest";
 
 #[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench pytest --python venv/bin/python --suites small\n\
-                  scripts/python-bench, in the source, makes environments for --python and --forked-python and brings a --real suite.")]
+				  scripts/python-bench, in the source, makes environments for --python and --forked-python and brings a --real suite.")]
 pub struct PytestOptions {
 	/// The Python to run tests with: it has pytest, pytest-xdist, numpy, pandas and flashfork
 	#[arg(long, value_name = "PYTHON", default_value = "python3")]

@@ -31,7 +31,7 @@ pub struct SealThreadsOptions {
 
 	/// Numbers of threads beside the one that seals
 	#[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1,4,16",
-          value_parser = count(1..=1000))]
+		  value_parser = count(1..=1000))]
 	pub threads: Vec<u32>,
 
 	/// How often each is sealed
@@ -177,11 +177,11 @@ fn report(document: &Document) -> String {
 	}
 	let head = format!(
 		"How often and how long threads were stopped by the engine's account; gaps of {} µs or more that a thread which never rests saw \
-         during the seal, and at SIGSTOP and SIGCONT",
+		 during the seal, and at SIGSTOP and SIGCONT",
 		subject::LEAST_US
 	);
 	let headers = "size || pages | threads | seal | pauses | mean | longest | seen | p99 | longest | SIGSTOP | p99 | \
-                   longest";
+				   longest";
 	page(document, [titled(&head, headers, rows)])
 }
 

@@ -23,7 +23,7 @@ pub const EXPERIMENT: &str = "serve";
 
 #[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench serve --python venv/bin/python --quick\n\
-                  scripts/python-libraries lambda, in the source, makes an environment for --python.")]
+				  scripts/python-libraries lambda, in the source, makes an environment for --python.")]
 pub struct ServeOptions {
 	/// Python that functions run in: it has awslambdaric, and numpy
 	#[arg(long, value_name = "PYTHON", default_value = "python3")]

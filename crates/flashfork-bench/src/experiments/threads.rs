@@ -38,12 +38,12 @@ pub struct ThreadsOptions {
 
 	/// Numbers of threads of a Python program, for the price of a thread
 	#[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1,16,64,256",
-          value_parser = count(1..=2000))]
+		  value_parser = count(1..=2000))]
 	pub threads: Vec<u32>,
 
 	/// Clones that are alive at a time, for the memory of each
 	#[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1,8,64",
-          value_parser = count(1..=1000))]
+		  value_parser = count(1..=1000))]
 	pub alive: Vec<u32>,
 
 	/// Fewer samples

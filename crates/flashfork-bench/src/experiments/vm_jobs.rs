@@ -34,7 +34,7 @@ const RESERVE: u64 = 1 << 30;
 
 #[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-jobs --jobs java --quick; where KVM boots no Linux guests: \
-                        scripts/bench-vm-lab vm-jobs --quick")]
+						scripts/bench-vm-lab vm-jobs --quick")]
 pub struct VmJobsOptions {
 	/// Which jobs: a compilation, a Java program's, or both in turn
 	#[arg(long, value_delimiter = ',', value_enum, value_name = "JOB,...", default_values_t = Work::VARIANTS.to_vec())]

@@ -47,7 +47,7 @@ const LOOKS: usize = 60;
 
 #[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-tree --quick; where KVM boots no Linux guests: \
-                        scripts/bench-vm-lab vm-tree --quick")]
+						scripts/bench-vm-lab vm-tree --quick")]
 pub struct VmTreeOptions {
 	/// Rounds, each with all ways in turn; more rounds, tighter intervals [default: 6, with --quick 1]
 	#[arg(long, value_name = "N", value_parser = count(1..=100_000))]

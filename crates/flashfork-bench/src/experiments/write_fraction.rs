@@ -18,8 +18,8 @@ pub const EXPERIMENT: &str = "write-fraction";
 #[derive(Clone, Default, clap::Args)]
 #[command(override_usage = "flashfork bench write-fraction [OPTIONS] [-- <COMMAND>...]")]
 #[command(after_help = "Example: flashfork bench write-fraction --after 2 --for 5 -- python3 server.py\n\n\
-                  Without a command or a process the ready runs are measured: CPython, Emacs Lisp's Towers of Hanoi, SQLite \
-                  and redis-server, as far as they are installed.")]
+				  Without a command or a process the ready runs are measured: CPython, Emacs Lisp's Towers of Hanoi, SQLite \
+				  and redis-server, as far as they are installed.")]
 pub struct WriteFractionOptions {
 	/// A running process to look at instead of a command; it is stopped (SIGSTOP) for each of the two looks
 	#[arg(long, value_name = "PID", conflicts_with = "command", value_parser = clap::value_parser!(i32).range(1..))]

@@ -118,7 +118,7 @@ impl Series {
 		lines.retain(|line| !line.points.is_empty());
 		if lines.is_empty() {
 			let why = "there are no fork calls of a parent with memory in these records, nor tiny guests; make some with \
-                       `flashfork bench fork` or `flashfork bench vm-clone`";
+					   `flashfork bench fork` or `flashfork bench vm-clone`";
 			return Err(BenchError::Unable(why.to_owned()));
 		}
 		Ok(Self { words, lines, empty })

@@ -39,7 +39,7 @@ fn engines(document: &Document) -> Option<String> {
 	let odf = method(&calls, "odf").map_or(String::new(), |odf| format!(", {} on demand", time(odf.p50)));
 	Some(format!(
 		"Forking a process with {} takes {} on 4 KB pages{huge}{odf}, and {} with its memory sealed: {} × ({}–{}) faster than on \
-         4 KB pages.",
+		 4 KB pages.",
 		show(size),
 		time(plain.p50),
 		time(sealed.p50),
@@ -82,7 +82,7 @@ fn merit(document: &Document) -> Option<String> {
 	let [_, entry, page] = model.fit.coefficients;
 	Some(format!(
 		"Each 4 KB page costs a fork {} and each page then written {}. Of a page fault only {:.0} % is the copy; in 1988 it was \
-         {:.0} %.",
+		 {:.0} %.",
 		nanoseconds(entry),
 		time(page),
 		now * 100.0,
@@ -133,7 +133,7 @@ fn accesses(document: &Document) -> Option<String> {
 	};
 	Some(format!(
 		"Where the parent goes through all of its {} after the fork, sealed memory {} against 4 KB pages when it reads and {} when \
-         it writes.",
+		 it writes.",
 		show(size),
 		said(reads),
 		said(writes)

@@ -76,12 +76,12 @@ pub fn checksum(db: &Connection) -> Result<u64> {
 pub fn names(db: &Connection) -> Result<Vec<String>> {
 	let list = || -> rusqlite::Result<Vec<String>> {
 		db.prepare(
-            "SELECT name FROM sqlite_schema WHERE type IN ('table', 'index')
+			"SELECT name FROM sqlite_schema WHERE type IN ('table', 'index')
              UNION SELECT column.name FROM sqlite_schema AS tbl, pragma_table_info(tbl.name) AS column WHERE tbl.type = 'table'
              ORDER BY 1",
-        )?
-        .query_map([], |row| row.get(0))?
-        .collect()
+		)?
+		.query_map([], |row| row.get(0))?
+		.collect()
 	};
 	list().map_err(|error| failed("list the names in the database", error))
 }

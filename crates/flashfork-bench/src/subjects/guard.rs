@@ -6,7 +6,7 @@ use std::{io::Write, os::unix::process::CommandExt};
 
 /// Ends the processes whose numbers come in, when nothing more can come: templates have no parent that would.
 const STAND_BY: &str = "trap '' HUP INT TERM; all=; while read -r pid; do all=\"$all $pid\"; done; \
-                        [ -z \"$all\" ] || kill -\"$1\" $all";
+						[ -z \"$all\" ] || kill -\"$1\" $all";
 
 /// Ends the templates it was told of.
 pub struct Guard(Child);

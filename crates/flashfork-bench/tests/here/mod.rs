@@ -59,7 +59,7 @@ pub fn main(tests: impl FnOnce() -> Vec<Trial>) -> ExitCode {
 
 /// Functions as tests of their names.
 macro_rules! trials {
-    ($($test:ident),* $(,)?) => { vec![$(libtest_mimic::Trial::test(stringify!($test), $test)),*] };
+	($($test:ident),* $(,)?) => { vec![$(libtest_mimic::Trial::test(stringify!($test), $test)),*] };
 }
 pub(crate) use trials;
 

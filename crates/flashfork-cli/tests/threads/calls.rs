@@ -9,7 +9,7 @@ use std::{io::Read, process::Stdio};
 #[test]
 fn calls_that_had_transferred_a_part_go_on_with_the_rest() {
 	Program::new(
-        r#"
+		r#"
 #include <sys/sendfile.h>
 #define BIG 1000000
 static int p[2], s[2], t2[2], v[2], m[2], sf[2], d[2];
@@ -42,15 +42,15 @@ int main(void) {
     for (int i = 0; i < 7; i++) puts(line[i]);
 }
 "#,
-    )
-    .is_the_same_in_clones(3);
+	)
+	.is_the_same_in_clones(3);
 }
 
 /// A signal cuts them short, which the program has none of.
 #[test]
 fn random_bytes_zeros_and_copies_of_files_are_not_cut_short() {
 	Program::new(
-        r#"
+		r#"
 #define BIG (64 << 20)
 static volatile int stop, rounds[4], shorts[4];
 static void *randoms(void *x) { char *b = malloc(BIG); while (!stop) { errno = 0; if (getrandom(b, BIG, 0) != BIG) shorts[0]++; rounds[0]++; } return 0; }
@@ -67,8 +67,8 @@ int main(void) {
     printf("%d %d %d %d\n", shorts[0], shorts[1], shorts[2], shorts[3]); return 0;
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 /// What is through by then has gone to whoever has warmed it.
@@ -105,7 +105,7 @@ int main(void) {
 #[test]
 fn a_signal_ends_the_rest_of_a_call_as_it_ends_the_call() {
 	Program::new(
-        r#"
+		r#"
 static int p[2]; static volatile int tid, handled; static char data[300000]; static char line[64];
 static void handler(int s) { handled++; }
 static void *writes(void *x) { tid = gettid(); ssize_t n = write(p[1], data, sizeof data); sprintf(line, "%d %d", n > 0 && n < (ssize_t)sizeof data, handled); return 0; }
@@ -120,8 +120,8 @@ int main(void) {
     void *r; pthread_cancel(c); pthread_join(c, &r); printf("%d\n", r == PTHREAD_CANCELED);
 }
 "#,
-    )
-    .is_the_same_in_clones(3);
+	)
+	.is_the_same_in_clones(3);
 }
 
 #[test]
@@ -211,7 +211,7 @@ int main(int count, char **all) {
 #[test]
 fn a_thread_that_is_cancelled_in_the_rest_of_a_call_is_unwound() {
 	Program::new(
-        r#"
+		r#"
 static int p[2], ended; static volatile int tid; static char big[1 << 20];
 static void end(int *x) { ended += *x; }
 static void *other(void *x) { int one __attribute__((cleanup(end))) = 1; tid = gettid(); write(p[1], big, sizeof big); return 0; }
@@ -221,6 +221,6 @@ int main(void) {
     printf("%d ", pthread_cancel(t)); printf("%d ", pthread_join(t, &r)); printf("%d %d\n", r == PTHREAD_CANCELED, ended);
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }

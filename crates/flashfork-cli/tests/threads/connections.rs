@@ -53,7 +53,7 @@ fn what_had_come_of_a_connection_is_read_before_its_end() {
 #[test]
 fn a_template_ends_connections_of_its_own_and_of_unix_sockets() {
 	Program::new(
-        r#"
+		r#"
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     struct sockaddr_in a; int l = listener(&a), fd = connected(&a), in = accept(l, 0, 0);
@@ -65,8 +65,8 @@ int main(void) {
     char b[64]; int k = read(in, b, 64); printf("%.*s ", k, b); printf("%zd ", read(in, b, 64)); printf("%zd\n", read(fd, b, 64));
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 /// As while the program is stopped: whoever has come first is answered first.
@@ -129,7 +129,7 @@ int main(void) {
 #[test]
 fn a_clone_hears_no_more_of_a_socket_that_it_has_closed() {
 	Program::new(
-        r#"
+		r#"
 int main(void) {
     struct sockaddr_in a; int fd = listener(&a), set = epoll_create1(0);
     struct epoll_event e = {EPOLLIN, {.u64 = 7}}; epoll_ctl(set, EPOLL_CTL_ADD, fd, &e);
@@ -146,6 +146,6 @@ int main(void) {
     return in < 0;
 }
 "#,
-    )
-    .is_the_same_in_clones(1);
+	)
+	.is_the_same_in_clones(1);
 }

@@ -11,7 +11,7 @@ use std::process::Stdio;
 #[test]
 fn events_wake_only_their_own_clone() {
 	Program::new(
-        r#"
+		r#"
 static int set, here, there; static volatile int rounds;
 static void *echo(void *x) {
     struct epoll_event e;
@@ -42,8 +42,8 @@ int main(void) {
     printf("%d %d %d\n", fcntl(set, F_GETFD), fcntl(here, F_GETFL) & O_NONBLOCK, fcntl(timer, F_GETFD));
 }
 "#,
-    )
-    .is_the_same_in_clones(6);
+	)
+	.is_the_same_in_clones(6);
 }
 
 /// Not even that by which the engine talks to the program.
@@ -86,7 +86,7 @@ fn a_file_under_a_number_of_the_engines_is_the_programs() {
 #[test]
 fn pipes_and_pairs_have_what_was_in_them() {
 	Program::new(
-        r#"
+		r#"
 static int p[2], s[2], half[2];
 int main(void) {
     pipe2(p, O_NONBLOCK); socketpair(AF_UNIX, SOCK_STREAM, 0, s); socketpair(AF_UNIX, SOCK_STREAM, 0, half);
@@ -101,14 +101,14 @@ int main(void) {
     close(p[1]); printf("%zd\n", read(p[0], b, 64));
 }
 "#,
-    )
-    .is_the_same_in_clones(4);
+	)
+	.is_the_same_in_clones(4);
 }
 
 #[test]
 fn bytes_outlive_the_end_that_wrote_them() {
 	Program::new(
-        r#"
+		r#"
 static int p[2], s[2];
 int main(void) {
     pipe(p); socketpair(AF_UNIX, SOCK_STREAM, 0, s);
@@ -119,14 +119,14 @@ int main(void) {
     for (int i = 0; i < 2; i++) { int n = read(p[0], b, 64); printf("%d %.*s ", n, n, b); n = read(s[0], b, 64); printf("%d %.*s\n", n, n, b); }
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 #[test]
 fn sockets_keep_their_options() {
 	Program::new(
-        r#"
+		r#"
 #include <netinet/tcp.h>
 static void set(int fd, int level, int which, int value) { if (setsockopt(fd, level, which, &value, 4)) perror("set"); }
 static void all(int fd) {
@@ -153,8 +153,8 @@ int main(void) {
     all(u); all(t); all(six); all(s[0]); all(s[1]);
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 #[test]
@@ -183,7 +183,7 @@ int main(void) {
 #[test]
 fn a_periodic_timer_that_has_gone_off_unread_goes_on() {
 	Program::new(
-        r#"
+		r#"
 int main(void) {
     int timer = timerfd_create(CLOCK_MONOTONIC, 0); struct itimerspec it = {{0, 200000000}, {0, 200000000}}; timerfd_settime(timer, 0, &it, 0);
     struct pollfd p = {timer, POLLIN, 0}; poll(&p, 1, -1);
@@ -193,8 +193,8 @@ int main(void) {
     timerfd_gettime(timer, &it); printf("%ld\n", it.it_interval.tv_nsec); return 0;
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 #[test]
@@ -399,7 +399,7 @@ int main(void) {
 #[test]
 fn a_pipe_has_as_much_room_as_it_had() {
 	Program::new(
-        r#"
+		r#"
 int main(void) {
     int p[2], q[2], k[2]; pipe2(p, O_NONBLOCK); pipe2(q, O_NONBLOCK); pipe2(k, O_NONBLOCK | O_DIRECT); static char b[1 << 20];
     fcntl(q[1], F_SETPIPE_SZ, 1 << 18); write(p[1], b, 100); write(q[1], b, 5000); read(q[0], b, 4500); write(k[1], "one", 3); write(k[1], "three", 5);
@@ -409,14 +409,14 @@ int main(void) {
     printf("%zd %zd\n", read(k[0], b, 64), read(k[0], b, 64));
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 #[test]
 fn shared_memory_in_clones_is_as_long_as_it_was_and_keeps_what_was_advised() {
 	Program::new(
-        r#"
+		r#"
 static void flags(char *m) {
     FILE *f = fopen("/proc/self/smaps", "r"); char l[300]; unsigned long a, b; int in = 0;
     while (fgets(l, 300, f)) {
@@ -439,14 +439,14 @@ int main(void) {
     printf("%d %d %d %d %d\n", status, whole[0], whole[(7 << 20) - 1], twice[1] + m[2], end[1 << 20]); return 0;
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 #[test]
 fn shared_memory_of_a_program_alone_is_each_clones_own() {
 	Program::new(
-        r#"
+		r#"
 int main(void) {
     volatile int *m = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); m[0] = 7;
     mprotect((char *)m + 4096, 4096, PROT_NONE);
@@ -459,6 +459,6 @@ int main(void) {
     printf("%d %d %s %d\n", m[0], m[1024], hidden, WEXITSTATUS(status)); return 0;
 }
 "#,
-    )
-    .is_the_same_in_clones(4);
+	)
+	.is_the_same_in_clones(4);
 }

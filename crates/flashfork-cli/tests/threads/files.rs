@@ -6,7 +6,7 @@ use crate::programs::Program;
 #[test]
 fn deleted_files_are_each_clones_own() {
 	Program::new(
-        r#"
+		r#"
 static void show(const char *what, int fd) {
     struct stat s; fstat(fd, &s); char b[64]; ssize_t n = pread(fd, b, 63, 0); b[n > 0 ? n : 0] = 0;
     printf("%s: %o %ld %ld %ld %d %x %ld '%s'\n", what, s.st_mode, (long)s.st_nlink, (long)s.st_size, (long)s.st_blocks, s.st_uid, fcntl(fd, F_GETFL) & ~(O_TMPFILE | O_DIRECTORY), (long)lseek(fd, 0, SEEK_CUR), b);
@@ -31,14 +31,14 @@ int main(void) {
     sprintf(x, "/proc/self/fd/%d", a); printf(" %d\n", linkat(AT_FDCWD, x, AT_FDCWD, f, AT_SYMLINK_FOLLOW));
 }
 "#,
-    )
-    .is_the_same_in_clones(4);
+	)
+	.is_the_same_in_clones(4);
 }
 
 #[test]
 fn a_deleted_file_keeps_its_time() {
 	Program::new(
-        r#"
+		r#"
 int main(void) {
     FILE *t = tmpfile(); fputs("text", t); fflush(t); struct timespec times[2] = {{1000, 1}, {2000, 2}}; futimens(fileno(t), times);
     another();
@@ -46,8 +46,8 @@ int main(void) {
     struct stat s; fstat(fileno(t), &s); printf("%ld %ld %ld %ld\n", s.st_atim.tv_sec, s.st_atim.tv_nsec, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 #[test]
@@ -95,7 +95,7 @@ int main(void) {
 #[test]
 fn directories_are_under_the_clones_own_mounts() {
 	Program::new(
-        r#"
+		r#"
 int main(int argc, char **argv) {
     char n[200], f[300], g[300]; sprintf(n, "%s-XXXXXX", argv[0]); mkdtemp(n); int d = open(n, O_RDONLY | O_DIRECTORY), p = open(n, O_PATH); sprintf(f, "%s/a", n); sprintf(g, "%s/l", n); close(open(f, O_CREAT | O_WRONLY, 0600)); symlink("x", g); int l = open(g, O_PATH | O_NOFOLLOW);
     another();
@@ -105,15 +105,15 @@ int main(int argc, char **argv) {
     char b[9] = {0}; printf("%d %s\n", (int)readlinkat(l, "", b, 8), b);
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 /// `O_TRUNC` and `O_CREAT` were for the first time, and the name is another's by now.
 #[test]
 fn a_file_is_opened_again_and_not_made_again() {
 	Program::new(
-        r#"
+		r#"
 int main(int argc, char **argv) {
     char n[200], m[200], hidden[300], b[64]; sprintf(n, "%s-XXXXXX", argv[0]); strcpy(m, n); close(mkstemp(n)); int old = mkstemp(m); write(old, "new file", 8);
     int t = open(n, O_RDWR | O_CREAT | O_TRUNC, 0600), a = open(n, O_WRONLY | O_APPEND | O_CREAT, 0600); sprintf(hidden, "%s.old", n); link(n, hidden);
@@ -125,6 +125,6 @@ int main(int argc, char **argv) {
     fcntl(null, F_SETFL, 0); printf("%d %zd %x\n", (int)write(null, b, 64), read(random, b, 64), fcntl(a, F_GETFL) & O_APPEND);
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }

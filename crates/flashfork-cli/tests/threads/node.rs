@@ -14,10 +14,10 @@ fn warm(place: &Place, options: &[&str], command: &[&str]) {
 fn a_script_that_becomes_node_is_followed() {
 	let place = Place::new();
 	let app = place.file(
-        "app.js",
-        "const look = () => require('fs').existsSync(process.argv[2]) ? console.log(Math.random()) : setTimeout(look, 5);
+		"app.js",
+		"const look = () => require('fs').existsSync(process.argv[2]) ? console.log(Math.random()) : setTimeout(look, 5);
         console.log('up'); look();",
-    );
+	);
 	let wrapper = place.file("run", format!("exec node {} \"$@\"\n", app));
 	let go = place.at("go");
 	warm(&place, &["--ready", "line:^up$"], &["sh", &wrapper, go.to_str().unwrap()]);
@@ -245,7 +245,7 @@ fn a_node_program_that_knows_of_clones_has_its_callers_arguments_and_environment
 	let place = Place::new();
 	let library = place.shim().with_file_name("flashfork.js");
 	let text = format!(
-        "const {{ ready }} = require({library:?});
+		"const {{ ready }} = require({library:?});
         const {{ Worker }} = require('worker_threads');
         const worker = new Worker(`const {{ parentPort }} = require('worker_threads'); parentPort.on('message', (n) => parentPort.postMessage(n * n)); parentPort.postMessage(0)`, {{ eval: true }});
         worker.once('message', () => {{
@@ -254,7 +254,7 @@ fn a_node_program_that_knows_of_clones_has_its_callers_arguments_and_environment
             worker.once('message', (n) => {{ console.log(n); process.exit(started === undefined ? 1 : 2); }});
             worker.postMessage(9);
         }});"
-    );
+	);
 	let script = place.file("main.js", &text);
 	let script = script.as_str();
 	let plain = Command::new("node").args([script, "own"]).env("WORD", "w").output().unwrap();

@@ -59,7 +59,7 @@ int main(void) {
 #[test]
 fn threads_are_found_by_their_numbers_with_what_is_their_own() {
 	Program::new(
-        r#"
+		r#"
 enum { OTHERS = 3 };
 static volatile int go, numbers[OTHERS + 1];
 static pthread_t all[OTHERS + 1]; static pthread_barrier_t tell;
@@ -86,8 +86,8 @@ int main(void) {
     go = 1; pthread_barrier_wait(&tell); for (int i = 1; i <= OTHERS; i++) pthread_join(all[i], 0);
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 /// Nobody outside its namespace is there.

@@ -438,9 +438,9 @@ fn a_program_in_the_hands_of_a_debugger_is_refused() {
 	);
 	let (place, go) = (&program.place, program.place.at("go"));
 	let debugger = place.program(
-        "debugger",
-        "int main(int argc, char **argv) { if (ptrace(PTRACE_SEIZE, atoi(argv[1]), 0, 0)) return 1; puts(\"has it\"); fflush(stdout); read(0, argv[1], 1); return 0; }",
-    );
+		"debugger",
+		"int main(int argc, char **argv) { if (ptrace(PTRACE_SEIZE, atoi(argv[1]), 0, 0)) return 1; puts(\"has it\"); fflush(stdout); read(0, argv[1], 1); return 0; }",
+	);
 	let mut warm = place.flashfork(&program.warms());
 	let warm = warm.arg(&go).stderr(Stdio::piped()).spawn().unwrap();
 	until("it runs", || pids(place, "program").len() == 1);

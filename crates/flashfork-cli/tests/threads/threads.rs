@@ -64,7 +64,7 @@ int main(void) {
 #[test]
 fn calls_that_wait_go_on_waiting() {
 	Program::new(
-        r#"
+		r#"
 enum { COUNT = 17 };
 static volatile int tids[COUNT], done[COUNT]; static long result[COUNT]; static int error[COUNT];
 static int full[2], pair[2], event, set, word; static sem_t sem;
@@ -117,8 +117,8 @@ int main(void) {
     printf("%d wait on\n", waits);
 }
 "#,
-    )
-    .is_the_same_in_clones(3);
+	)
+	.is_the_same_in_clones(3);
 }
 
 /// A program that a shell or a debugger stops and lets go on is in another call then, by which the kernel goes on with
@@ -177,7 +177,7 @@ static void *call(void *x) {{
 #[test]
 fn timers_go_on_by_their_numbers() {
 	Program::new(
-        r#"
+		r#"
 static volatile long signals, threads, alarms;
 static void on_signal(int n, siginfo_t *i, void *u) { signals += i->si_value.sival_int == 42 && i->si_code == SI_TIMER; }
 static void on_alarm(int n) { alarms++; }
@@ -203,8 +203,8 @@ int main(void) {
     timer_gettime(busy, &it); printf("%d\n", it.it_value.tv_sec > 900 && it.it_value.tv_sec < 1000);
 }
 "#,
-    )
-    .is_the_same_in_clones(3);
+	)
+	.is_the_same_in_clones(3);
 }
 
 /// By ptrace no room is needed.
@@ -236,7 +236,7 @@ int main(void) {
 #[test]
 fn signals_that_are_blocked_or_wait_are_as_they_were() {
 	Program::new(
-        r#"
+		r#"
 static volatile int stands, go, taken[2], value;
 static void on(int n, siginfo_t *i, void *u) { taken[n == SIGUSR2]++; if (n == SIGUSR2) value = i->si_value.sival_int; }
 static void *deaf(void *x) {
@@ -257,14 +257,14 @@ int main(void) {
     printf("%d then %d %d with %d, deaf %ld\n", before, taken[0], taken[1], value, (long)r);
 }
 "#,
-    )
-    .is_the_same_in_clones(3);
+	)
+	.is_the_same_in_clones(3);
 }
 
 #[test]
 fn a_signal_that_the_program_has_sent_itself_comes_from_its_clone() {
 	Program::new(
-        r#"
+		r#"
 int main(void) {
     sigset_t s; sigemptyset(&s); sigaddset(&s, SIGUSR1); sigaddset(&s, SIGUSR2); sigaddset(&s, SIGRTMIN); pthread_sigmask(SIG_BLOCK, &s, 0);
     another();
@@ -273,14 +273,14 @@ int main(void) {
     for (int i = 0; i < 3; i++) { siginfo_t info; int n = sigwaitinfo(&s, &info); printf("%d %d %d\n", n, info.si_code, info.si_pid == getpid()); }
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 #[test]
 fn signals_that_wait_beyond_a_limit_that_was_lowered_since_are_not_lost() {
 	Program::new(
-        r#"
+		r#"
 int main(void) {
     sigset_t s = blocked(SIGRTMIN, 0);
     union sigval v = {7}; for (int i = 0; i < 3; i++) { sigqueue(getpid(), SIGRTMIN, v); pthread_sigqueue(pthread_self(), SIGRTMIN, v); }
@@ -290,8 +290,8 @@ int main(void) {
     printf("%d\n", n);
 }
 "#,
-    )
-    .is_the_same_in_clones(2);
+	)
+	.is_the_same_in_clones(2);
 }
 
 /// Not even root may queue it for another thread as what it was.
@@ -407,7 +407,7 @@ int main(void) {
 #[test]
 fn restartable_sequences_count_right() {
 	Program::new(
-        r#"
+		r#"
 #include <sys/rseq.h>
 static volatile int go; static volatile long runs[2];
 static void *count(void *x) {
@@ -436,6 +436,6 @@ int main(void) {
     printf("%s: %ld wrong\n", __rseq_size ? "registered" : "none", wrong); return 0;
 }
 "#,
-    )
-    .is_the_same_in_clones(4);
+	)
+	.is_the_same_in_clones(4);
 }

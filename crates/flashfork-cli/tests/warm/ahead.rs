@@ -87,7 +87,7 @@ fn python_shows_nothing_of_its_rehearsal() {
 	place.warm(&["/usr/bin/python3", "-c", "import sys; sys.path.append('/warmed')"]);
 	let script = place.at("show.py");
 	let text = "import sys, os, gc\nprint(sys.argv, sys.path, sys.orig_argv[-2:], sorted(os.environ), hasattr(sys, 'last_value'))\n\
-                print(sys.stdout.fileno(), sys.stdout.name, sys.stdout.mode, sorted(globals()), gc.isenabled())\n";
+				print(sys.stdout.fileno(), sys.stdout.name, sys.stdout.mode, sorted(globals()), gc.isenabled())\n";
 	fs::write(&script, text).unwrap();
 	let script = script.to_str().unwrap();
 	place.ahead();
@@ -108,7 +108,7 @@ fn an_end_that_is_told_early_ends_nothing_else() {
 	let file = place.at("file");
 	let text = format!(
 		"import fcntl, os, subprocess, sys\nf = open({file:?}, 'w')\nfcntl.flock(f, fcntl.LOCK_EX)\nprint('out')\n\
-         p = subprocess.Popen(['sleep', '1000'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\nprint(p.pid)\nsys.exit(5)\n"
+		 p = subprocess.Popen(['sleep', '1000'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\nprint(p.pid)\nsys.exit(5)\n"
 	);
 	for _ in 0..20 {
 		let output = place.run(&["clone", "t", "-c", &text]);

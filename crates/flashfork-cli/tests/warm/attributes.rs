@@ -208,7 +208,7 @@ fn a_clone_in_a_pipeline_is_like_any_program_there() {
 	let clone = format!("{} clone t -c", flashfork());
 	let script = format!(
 		"{clone} 'while :; do echo y; done' | head -n 2; echo ${{PIPESTATUS[0]}}; \
-         seq 100000 | {clone} 'exec cat' | {clone} 'exec md5sum'; seq 100000 | md5sum"
+		 seq 100000 | {clone} 'exec cat' | {clone} 'exec md5sum'; seq 100000 | md5sum"
 	);
 	let mut bash = Command::new("bash");
 	bash.args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path());

@@ -93,8 +93,8 @@ fn a_script_runs_as_in_python_itself() {
 	let place = warmed("import json, random, threading, logging");
 	place.file("other.py", "value = 5\nkept = open('kept', 'w')\nkept.write('by a module')\n");
 	place.file(
-        "show.py",
-        "import sys, os, json, other, atexit, io, threading, time
+		"show.py",
+		"import sys, os, json, other, atexit, io, threading, time
 print(sys.argv, sys.path[0], __name__, __file__, __spec__, __package__, type(__loader__).__name__)
 print(sorted(globals()), other.value, os.getcwd(), sys.flags.inspect, sys.orig_argv[1:])
 print([(s.name, s.mode, s.encoding, s.errors, s.line_buffering, s.isatty()) for s in (sys.stdin, sys.stdout, sys.stderr)])
@@ -112,7 +112,7 @@ threading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()
 def f(x): return 1 / x
 if len(sys.argv) > 2: exec(sys.argv[2])
 ",
-    );
+	);
 	for rest in [
 		&[][..],
 		&["-x", "f(0)"],
@@ -577,8 +577,8 @@ if __name__ == '__main__':
 	);
 	same(&place, &["spawn.py"]);
 	place.file(
-        "kept.py",
-        "import json, rlcompleter, sys
+		"kept.py",
+		"import json, rlcompleter, sys
 class Told:
     def __del__(self): print('gone', flush=True)
 told = Told()
@@ -586,7 +586,7 @@ told.itself = told
 print(rlcompleter.Completer().global_matches('tol'), json.__dict__.get('kept', sys.modules['__main__']).__dict__ is globals())
 print(sys.modules.get('__mp_main__', sys.modules['__main__']) is sys.modules['__main__'])
 ",
-    );
+	);
 	same(&place, &["kept.py"]);
 }
 

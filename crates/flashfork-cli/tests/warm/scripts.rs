@@ -234,7 +234,7 @@ one
 ";
 	place.file("input", "a:b\nc d\n");
 	let lines = "-s|-ws|-sw|-s -w|-w -s --|-n -s|-w|-W|-X|-n|-p|-ni|-i.bak -p|-a|-an|-F:|-F: -l|-l|-l012 -0777 -n|-00|-g|-t|-T|-wT\
-                 |-C|-CS|-c|-wc|-Dx|-x|-e 1|-E|-Mstrict|-mstrict|-S|-U|-v|-I /nowhere/x|-I/nowhere -s|--|-|-z|";
+				 |-C|-CS|-c|-wc|-Dx|-x|-e 1|-E|-Mstrict|-mstrict|-S|-U|-v|-I /nowhere/x|-I/nowhere -s|--|-|-z|";
 	let script = place.at("first.pl");
 	for switches in lines.split('|') {
 		for end in ["\n", "\r\n"] {

@@ -14,7 +14,7 @@ fn trapping(place: &Place, script: &str) -> (Child, BufReader<std::process::Chil
 }
 
 const TRAPS: &str = "for s in HUP INT QUIT TERM USR1 USR2 ALRM WINCH; do trap \"echo $s; exit 3\" $s; done; \
-                     echo $$; while :; do sleep 0.01; done";
+					 echo $$; while :; do sleep 0.01; done";
 
 #[test]
 fn signals_to_the_command_reach_the_clone() {
@@ -133,7 +133,7 @@ fn an_ignored_signal_reaches_a_clone_that_handles_it() {
 	place.warm(&["/usr/bin/python3", "-c", "import signal"]);
 	// A signal that comes just before pause(2) would be handled after it.
 	let code = "import os, signal, sys, time\nsignal.signal(2, lambda n, _: (print(n), sys.exit(3)))\n\
-                print(os.getpid(), flush=True)\nwhile True: time.sleep(0.01)";
+				print(os.getpid(), flush=True)\nwhile True: time.sleep(0.01)";
 	let mut clone = ignoring(place.flashfork(&["clone", "t", "-c", code]), &[libc::SIGINT]);
 	let mut clone = clone.start();
 	let mut output = BufReader::new(clone.stdout.take().unwrap());

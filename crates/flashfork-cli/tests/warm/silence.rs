@@ -68,7 +68,7 @@ fn an_interrupt_ends_a_command_whose_clone_has_not_started() {
 
 /// A program that says its number and is never ready.
 const NEVER: &str = "__attribute__((constructor)) void f(void) { fprintf(stderr, \"%d\\n\", getpid()); fork(); for (;;) pause(); }\n\
-    int main(void) {}";
+	int main(void) {}";
 
 #[test]
 fn an_interrupted_warm_up_leaves_nothing() {
@@ -95,12 +95,12 @@ fn an_interrupted_warm_up_leaves_nothing() {
 fn a_warm_up_may_ignore_a_signal() {
 	let place = Place::new();
 	let program = place.program(
-        "waits",
-        "__attribute__((constructor)) void f(void) { fputs(\"on\\n\", stderr); FILE *go = fopen(GO, \"r\"); fclose(go); }\n\
-         int main(void) {}"
-            .replace("GO", &format!("{:?}", place.at("go").display().to_string()))
-            .as_str(),
-    );
+		"waits",
+		"__attribute__((constructor)) void f(void) { fputs(\"on\\n\", stderr); FILE *go = fopen(GO, \"r\"); fclose(go); }\n\
+		 int main(void) {}"
+			.replace("GO", &format!("{:?}", place.at("go").display().to_string()))
+			.as_str(),
+	);
 	let go = place.at("go");
 	nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
 	let mut warm = place.flashfork(&["warm", "t", "--", &program]);

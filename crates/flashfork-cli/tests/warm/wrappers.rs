@@ -30,8 +30,8 @@ fn a_script_that_becomes_the_program_is_followed() {
 fn scripts_that_become_scripts_and_run_programs_meanwhile_are_followed() {
 	let place = Place::new();
 	let inner = place.script("inner",
-        "#!/usr/bin/env bash\nwhich=$(/usr/bin/python3 -c 'import sys; print(sys.executable)')\nshift\nexec \"$which\" \"$@\"\n",
-    );
+		"#!/usr/bin/env bash\nwhich=$(/usr/bin/python3 -c 'import sys; print(sys.executable)')\nshift\nexec \"$which\" \"$@\"\n",
+	);
 	let outer = place.script("outer", &format!("#!/usr/bin/env bash\nset -e\nexec \"{inner}\" exec \"$@\"\n"));
 	warmed(&place, &[&outer]);
 	assert_eq!(shown(&place, "import sys; print('json' in sys.modules)"), "True");

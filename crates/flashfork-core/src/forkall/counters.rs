@@ -83,13 +83,13 @@ mod tests {
 	use core::arch::naked_asm;
 
 	macro_rules! function {
-        ($name:ident: $($line:literal),* $(; $place:ident)?) => {
-            #[unsafe(naked)]
-            extern "C" fn $name() {
-                naked_asm!($($line),* $(, x = sym $place)?)
-            }
-        };
-    }
+		($name:ident: $($line:literal),* $(; $place:ident)?) => {
+			#[unsafe(naked)]
+			extern "C" fn $name() {
+				naked_asm!($($line),* $(, x = sym $place)?)
+			}
+		};
+	}
 
 	static WORD: u64 = 0;
 	static OTHER: u64 = 0;
@@ -97,7 +97,7 @@ mod tests {
 	function!(rust: "lock inc qword ptr [rip + {x}]", "ret"; WORD);
 	function!(c: "endbr64", "add dword ptr [rip + {x}], 1", "ret"; WORD);
 	function!(plain: "push rbp", "mov rbp, rsp", "mov eax, [rip + {x}]", "add eax, 1", "mov [rip + {x}], eax", "nop",
-        "pop rbp", "ret"; WORD);
+		"pop rbp", "ret"; WORD);
 	function!(wide: "mov rax, [rip + {x}]", "add rax, 1", "mov [rip + {x}], rax", "ret"; WORD);
 	function!(by_table: "mov rax, [rip + {x}]", "add dword ptr [rax], 1", "ret"; WORD);
 

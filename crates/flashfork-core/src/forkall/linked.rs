@@ -55,7 +55,7 @@ mod tests {
 	fn a_crate_is_known_by_its_source_file() {
 		let text =
 			b"\0/home/x/rand-0.8.5/src/rngs/thread.rs/x/rand-0.9.2/src/rngs/thread.rs/rand-0.10.4/src/rngs/thread.rs\
-            /vendor/rand/src/rngs/thread.rs/brand/src/rngs/thread.rs/rand_core-0.9.0/src/rngs/thread.rs\0";
+			/vendor/rand/src/rngs/thread.rs/brand/src/rngs/thread.rs/rand_core-0.9.0/src/rngs/thread.rs\0";
 		let mut found = std::vec::Vec::new();
 		for room in [4096, 64] {
 			found.clear();

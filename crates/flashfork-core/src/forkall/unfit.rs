@@ -7,18 +7,18 @@ pub const NAME: usize = 96;
 
 /// Defines [`What`] and [`WORDS`], in the same order.
 macro_rules! reasons {
-    ($($(#[$note:meta])* $what:ident: $has:literal, $cure:literal;)*) => {
-        /// What stands against it. The numbers are told by one version to itself only.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(u8)]
-        #[allow(missing_docs)] // each has its words below
-        pub enum What {
-            $($(#[$note])* $what,)*
-        }
+	($($(#[$note:meta])* $what:ident: $has:literal, $cure:literal;)*) => {
+		/// What stands against it. The numbers are told by one version to itself only.
+		#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+		#[repr(u8)]
+		#[allow(missing_docs)] // each has its words below
+		pub enum What {
+			$($(#[$note])* $what,)*
+		}
 
-        /// By the number of [`What`]: what the program has, and what to do.
-        pub const WORDS: &[(&str, &str)] = &[$(($has, $cure),)*];
-    };
+		/// By the number of [`What`]: what the program has, and what to do.
+		pub const WORDS: &[(&str, &str)] = &[$(($has, $cure),)*];
+	};
 }
 
 reasons! {

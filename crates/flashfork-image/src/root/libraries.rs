@@ -86,9 +86,9 @@ mod tests {
 	#[test]
 	fn listings_are_understood() {
 		let listing = "\tlinux-vdso.so.1 (0x00007ffd)\n\
-            \tlibtinfo.so.6 => /lib/x86_64-linux-gnu/libtinfo.so.6 (0x00007f3e)\n\
-            \tlibodd name.so => /opt/odd dir/libodd name.so (0x00007f3d)\n\
-            \t/lib64/ld-linux-x86-64.so.2 (0x00007f3f)\n";
+			\tlibtinfo.so.6 => /lib/x86_64-linux-gnu/libtinfo.so.6 (0x00007f3e)\n\
+			\tlibodd name.so => /opt/odd dir/libodd name.so (0x00007f3d)\n\
+			\t/lib64/ld-linux-x86-64.so.2 (0x00007f3f)\n";
 		assert_eq!(
 			parse(listing).unwrap(),
 			["/lib/x86_64-linux-gnu/libtinfo.so.6", "/opt/odd dir/libodd name.so", "/lib64/ld-linux-x86-64.so.2"]

@@ -85,7 +85,7 @@ impl Comparison {
 		((middle - 1.0).abs() > NEGLIGIBLE).then(|| {
 			format!(
 				"Over all cells the second file's figures are {} × the first's (median): a machine that was slower or \
-                 faster as a whole makes every cell differ by as much.",
+				 faster as a whole makes every cell differ by as much.",
 				three_figures(middle)
 			)
 		})
@@ -97,7 +97,7 @@ impl Comparison {
 		(shown < self.cells.len()).then(|| {
 			format!(
 				"Not shown: {} without a difference, {negligible} with one too small to matter, {few} with too few \
-                 rounds to tell; --all shows them.",
+				 rounds to tell; --all shows them.",
 				counted(same, "cell")
 			)
 		})

@@ -39,7 +39,7 @@ pub(super) fn html(document: &Document, findings: &[String], figures: &[Figure])
 	add("<section id=\"tables\">\n<h2>Every cell</h2>");
 	add(
 		"<p>A click on a column's head sorts by it. All samples are in <a href=\"data.json\">data.json</a>, these rows in \
-         <a href=\"data.csv\">data.csv</a>.</p>",
+		 <a href=\"data.csv\">data.csv</a>.</p>",
 	);
 	let mut experiments: Vec<&str> = Vec::new();
 	for record in &document.records {

@@ -128,12 +128,12 @@ unsafe fn perl(new: &mut Words, code: Option<*mut c_char>, words: &[*mut c_char]
 	unsafe {
 		let script = memfd(&[]);
 		let warm_up = match code {
-            Some(code) => CStr::from_ptr(code).to_bytes(),
-            None if at < words.len() => {
-                b"{ my ($f) = shift(@ARGV) =~ /(.*)/s; $flashfork_name->($f); defined(do(($f =~ m{^/} ? '' : './') . $f)) || !$@ || die $@; }"
-            }
-            None => b"",
-        };
+			Some(code) => CStr::from_ptr(code).to_bytes(),
+			None if at < words.len() => {
+				b"{ my ($f) = shift(@ARGV) =~ /(.*)/s; $flashfork_name->($f); defined(do(($f =~ m{^/} ? '' : './') . $f)) || !$@ || die $@; }"
+			}
+			None => b"",
+		};
 		// The warm-up finds in `$0` what it would find in perl itself.
 		let name = Line::new(format_args!(
 			"my $flashfork = {script}; my $flashfork_name; BEGIN {{ $flashfork_name = sub {{ my ($name) = $_[0] =~ /(.*)/s; syscall {CALL}, {CALL_NAME}, $name }}; $flashfork_name->('-e') }}"

@@ -37,11 +37,11 @@ impl Random {
 }
 
 macro_rules! numbers {
-    ($($read:ident $visit:ident $kind:ty;)*) => {$(
-        fn $read<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            visitor.$visit(self.bits() as $kind)
-        }
-    )*};
+	($($read:ident $visit:ident $kind:ty;)*) => {$(
+		fn $read<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+			visitor.$visit(self.bits() as $kind)
+		}
+	)*};
 }
 
 impl<'de> Deserializer<'de> for &mut Random {

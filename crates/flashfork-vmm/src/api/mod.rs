@@ -82,8 +82,8 @@ async fn version() -> Json<api::Daemon> {
 
 /// All templates.
 #[utoipa::path(
-    get, path = "/v1/templates",
-    responses((status = 200, description = "Done", body = Vec<api::Template>), Failed)
+	get, path = "/v1/templates",
+	responses((status = 200, description = "Done", body = Vec<api::Template>), Failed)
 )]
 async fn templates(State(daemon): Shared) -> Answer<Vec<api::Template>> {
 	blocking(move || Ok(daemon.templates())).await.map(Json)
@@ -91,9 +91,9 @@ async fn templates(State(daemon): Shared) -> Answer<Vec<api::Template>> {
 
 /// Boots a guest and makes a template of it.
 #[utoipa::path(
-    post, path = "/v1/templates",
-    request_body = CreateTemplate,
-    responses((status = 200, description = "Done", body = api::Template), Failed)
+	post, path = "/v1/templates",
+	request_body = CreateTemplate,
+	responses((status = 200, description = "Done", body = api::Template), Failed)
 )]
 async fn create_template(State(daemon): Shared, Body(request): Body<CreateTemplate>) -> Answer<api::Template> {
 	// Gone with this future, when the client hangs up.
@@ -104,9 +104,9 @@ async fn create_template(State(daemon): Shared, Body(request): Body<CreateTempla
 
 /// Loads a template that was saved.
 #[utoipa::path(
-    post, path = "/v1/templates/load",
-    request_body = LoadTemplate,
-    responses((status = 200, description = "Done", body = api::Template), Failed)
+	post, path = "/v1/templates/load",
+	request_body = LoadTemplate,
+	responses((status = 200, description = "Done", body = api::Template), Failed)
 )]
 async fn load_template(State(daemon): Shared, Body(request): Body<LoadTemplate>) -> Answer<api::Template> {
 	blocking(move || daemon.load_template(&request)).await.map(Json)
@@ -114,10 +114,10 @@ async fn load_template(State(daemon): Shared, Body(request): Body<LoadTemplate>)
 
 /// Saves a template.
 #[utoipa::path(
-    post, path = "/v1/templates/{name}/save",
-    params(("name" = String, Path, description = "The template's name")),
-    request_body = SaveTemplate,
-    responses((status = 200, description = "Done", body = api::Template), Failed)
+	post, path = "/v1/templates/{name}/save",
+	params(("name" = String, Path, description = "The template's name")),
+	request_body = SaveTemplate,
+	responses((status = 200, description = "Done", body = api::Template), Failed)
 )]
 async fn save_template(
 	State(daemon): Shared,
@@ -129,9 +129,9 @@ async fn save_template(
 
 /// A template.
 #[utoipa::path(
-    get, path = "/v1/templates/{name}",
-    params(("name" = String, Path, description = "The template's name")),
-    responses((status = 200, description = "Done", body = api::Template), Failed)
+	get, path = "/v1/templates/{name}",
+	params(("name" = String, Path, description = "The template's name")),
+	responses((status = 200, description = "Done", body = api::Template), Failed)
 )]
 async fn template(State(daemon): Shared, Name(name): Name) -> Answer<api::Template> {
 	blocking(move || daemon.template(&name)).await.map(Json)
@@ -139,9 +139,9 @@ async fn template(State(daemon): Shared, Name(name): Name) -> Answer<api::Templa
 
 /// Removes a template with no clones.
 #[utoipa::path(
-    delete, path = "/v1/templates/{name}",
-    params(("name" = String, Path, description = "The template's name")),
-    responses((status = 204, description = "It is gone"), Failed)
+	delete, path = "/v1/templates/{name}",
+	params(("name" = String, Path, description = "The template's name")),
+	responses((status = 204, description = "It is gone"), Failed)
 )]
 async fn remove_template(State(daemon): Shared, Name(name): Name) -> Result<StatusCode, Failure> {
 	blocking(move || daemon.remove_template(&name)).await?;
@@ -150,10 +150,10 @@ async fn remove_template(State(daemon): Shared, Name(name): Name) -> Result<Stat
 
 /// Makes clones.
 #[utoipa::path(
-    post, path = "/v1/templates/{name}/clones",
-    params(("name" = String, Path, description = "The template's name")),
-    request_body = CreateClones,
-    responses((status = 200, description = "Done", body = Vec<api::Clone>), Failed)
+	post, path = "/v1/templates/{name}/clones",
+	params(("name" = String, Path, description = "The template's name")),
+	request_body = CreateClones,
+	responses((status = 200, description = "Done", body = Vec<api::Clone>), Failed)
 )]
 async fn create_clones(
 	State(daemon): Shared,
@@ -166,8 +166,8 @@ async fn create_clones(
 
 /// All clones, and those that ended last.
 #[utoipa::path(
-    get, path = "/v1/clones",
-    responses((status = 200, description = "Done", body = Vec<api::Clone>), Failed)
+	get, path = "/v1/clones",
+	responses((status = 200, description = "Done", body = Vec<api::Clone>), Failed)
 )]
 async fn clones(State(daemon): Shared) -> Answer<Vec<api::Clone>> {
 	blocking(move || Ok(daemon.clones())).await.map(Json)
@@ -175,9 +175,9 @@ async fn clones(State(daemon): Shared) -> Answer<Vec<api::Clone>> {
 
 /// A clone.
 #[utoipa::path(
-    get, path = "/v1/clones/{name}",
-    params(("name" = String, Path, description = "The clone's name")),
-    responses((status = 200, description = "Done", body = api::Clone), Failed)
+	get, path = "/v1/clones/{name}",
+	params(("name" = String, Path, description = "The clone's name")),
+	responses((status = 200, description = "Done", body = api::Clone), Failed)
 )]
 async fn clone(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone> {
 	blocking(move || daemon.show_clone(&name)).await.map(Json)
@@ -185,9 +185,9 @@ async fn clone(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone> {
 
 /// Ends and removes a clone.
 #[utoipa::path(
-    delete, path = "/v1/clones/{name}",
-    params(("name" = String, Path, description = "The clone's name")),
-    responses((status = 204, description = "It is gone"), Failed)
+	delete, path = "/v1/clones/{name}",
+	params(("name" = String, Path, description = "The clone's name")),
+	responses((status = 204, description = "It is gone"), Failed)
 )]
 async fn remove_clone(State(daemon): Shared, Name(name): Name) -> Result<StatusCode, Failure> {
 	blocking(move || daemon.remove_clone(&name)).await?;
@@ -196,9 +196,9 @@ async fn remove_clone(State(daemon): Shared, Name(name): Name) -> Result<StatusC
 
 /// Takes a clone back to its template.
 #[utoipa::path(
-    post, path = "/v1/clones/{name}/rollback",
-    params(("name" = String, Path, description = "The clone's name")),
-    responses((status = 200, description = "Done", body = api::Clone), Failed)
+	post, path = "/v1/clones/{name}/rollback",
+	params(("name" = String, Path, description = "The clone's name")),
+	responses((status = 200, description = "Done", body = api::Clone), Failed)
 )]
 async fn rollback(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone> {
 	blocking(move || daemon.rollback(&name)).await.map(Json)
@@ -206,10 +206,10 @@ async fn rollback(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone>
 
 /// Forks a clone while it runs.
 #[utoipa::path(
-    post, path = "/v1/clones/{name}/fork",
-    params(("name" = String, Path, description = "The clone's name")),
-    request_body = ForkClone,
-    responses((status = 200, description = "Done", body = api::Forked), Failed)
+	post, path = "/v1/clones/{name}/fork",
+	params(("name" = String, Path, description = "The clone's name")),
+	request_body = ForkClone,
+	responses((status = 200, description = "Done", body = api::Forked), Failed)
 )]
 async fn fork_clone(State(daemon): Shared, Name(name): Name, Body(request): Body<ForkClone>) -> Answer<api::Forked> {
 	let started = Instant::now();

@@ -34,9 +34,9 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// A connection to a clone's guest agent. The request has the headers `Connection: upgrade` and `Upgrade: flashfork`.
 #[utoipa::path(
-    post, path = "/v1/clones/{name}/agent",
-    params(("name" = String, Path, description = "The clone's name")),
-    responses((status = 101, description = "Upgraded: the agent's protocol follows"), Failed)
+	post, path = "/v1/clones/{name}/agent",
+	params(("name" = String, Path, description = "The clone's name")),
+	responses((status = 101, description = "Upgraded: the agent's protocol follows"), Failed)
 )]
 pub(super) async fn agent(State(daemon): Shared, Name(name): Name, request: Request) -> Result<Response, Failure> {
 	check(request.headers())?;
@@ -110,9 +110,9 @@ async fn pass_on(
 
 /// A clone's console. The request has the headers `Connection: upgrade` and `Upgrade: flashfork`.
 #[utoipa::path(
-    post, path = "/v1/clones/{name}/console",
-    params(("name" = String, Path, description = "The clone's name")),
-    responses((status = 101, description = "Upgraded: its bytes follow, both ways"), Failed)
+	post, path = "/v1/clones/{name}/console",
+	params(("name" = String, Path, description = "The clone's name")),
+	responses((status = 101, description = "Upgraded: its bytes follow, both ways"), Failed)
 )]
 pub(super) async fn console(State(daemon): Shared, Name(name): Name, request: Request) -> Result<Response, Failure> {
 	check(request.headers())?;

@@ -57,7 +57,7 @@ mod tests {
 	#[test]
 	fn private_memory_and_page_tables_count_and_shared_does_not() {
 		let status = "Name:\tx\nVmRSS:\t  900 kB\nRssAnon:\t      40 kB\nRssFile:\t 4000 kB\nRssShmem:\t 500 kB\n\
-                      VmPTE:\t  8 kB\nVmSwap:\t  2 kB\nHugetlbPages:\t  2048 kB\n";
+					  VmPTE:\t  8 kB\nVmSwap:\t  2 kB\nHugetlbPages:\t  2048 kB\n";
 		assert_eq!(sum(status), Some((40 + 8 + 2 + 2048) << 10));
 		assert_eq!(sum("Name:\tzombie\nState:\tZ\n"), None);
 	}

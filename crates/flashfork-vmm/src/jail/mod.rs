@@ -32,7 +32,7 @@ pub enum JailError {
 	/// Namespaces were refused.
 	#[error(
 		"cannot lock the shell in: no {kind}: {cause}; run the daemon as root, or permit user namespaces \
-         (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0)"
+		 (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns=0)"
 	)]
 	Namespaces {
 		/// Which.

@@ -221,8 +221,8 @@ mod tests {
 	#[test]
 	fn a_daemon_s_cgroup_is_found_below_its_mount() {
 		let mounts = "25 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
-                      30 25 0:27 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n\
-                      31 25 0:27 /box /run/cgroup rw - cgroup2 cgroup2 rw\n";
+					  30 25 0:27 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n\
+					  31 25 0:27 /box /run/cgroup rw - cgroup2 cgroup2 rw\n";
 		let found = |membership: &str| own(mounts, membership);
 		assert_eq!(found("0::/user.slice/x.scope\n"), Some("/sys/fs/cgroup/user.slice/x.scope".into()));
 		assert_eq!(found("3:cpu:/\n0::/\n"), Some("/sys/fs/cgroup/".into()));

@@ -15,9 +15,9 @@ pub enum DirectoryError {
 	Busy(PathBuf),
 	/// What it would be written to first isn't this user's own.
 	#[error(
-        "cannot save the template: {path} is there and is not a directory that only this user may use; remove it, or save elsewhere",
-        path = .0.display()
-    )]
+		"cannot save the template: {path} is there and is not a directory that only this user may use; remove it, or save elsewhere",
+		path = .0.display()
+	)]
 	Foreign(PathBuf),
 	/// No name to make a directory of.
 	#[error("cannot save the template to {0}: give the path of a directory that doesn't exist yet")]

@@ -22,9 +22,9 @@ pub enum HostError {
 	Cpu(u32),
 	/// KVM's state may have become more.
 	#[error(
-        "it was made under Linux {}.{}, this is {}.{}: use a kernel as new, or make the template again here",
-        then.0, then.1, now.0, now.1
-    )]
+		"it was made under Linux {}.{}, this is {}.{}: use a kernel as new, or make the template again here",
+		then.0, then.1, now.0, now.1
+	)]
 	Kernel {
 		/// Where it was made.
 		then: (u32, u32),

@@ -83,9 +83,9 @@ pub enum QuotaError {
 	},
 	/// It was used up.
 	#[error(
-        "the template has had {made} of the {max} clones it may have, which share its address-space layout: {}",
-        if made < max { "ask for fewer" } else { "make a new one" }
-    )]
+		"the template has had {made} of the {max} clones it may have, which share its address-space layout: {}",
+		if made < max { "ask for fewer" } else { "make a new one" }
+	)]
 	Retired {
 		/// So far.
 		made: u64,

@@ -272,7 +272,7 @@ pub fn attempt(socket: &Path, method: &str, path: &str, body: &Value) -> Option<
 	stream.set_read_timeout(Some(PATIENCE)).unwrap();
 	let request = format!(
 		"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n{body}",
+		 Content-Length: {}\r\n\r\n{body}",
 		body.len()
 	);
 	// At once: who answers without reading the body may be gone before a second piece.

@@ -102,7 +102,7 @@ pub(super) const HUGE_PAGES: Row = Row {
 	enables: "sealed memory on 2 MB pages: clones read it fast, and one write of the parent's costs the next fork little",
 	without: "sealed memory is on 4 KB pages: the clone is as fast, its first reads are about three times slower",
 	cure: "Linux 6.1 or later with transparent huge pages, and another value than deny in \
-           /sys/kernel/mm/transparent_hugepage/shmem_enabled",
+		   /sys/kernel/mm/transparent_hugepage/shmem_enabled",
 };
 pub(super) const OWN_MOUNT: Row = Row {
 	name: "own_mount",
@@ -144,7 +144,7 @@ pub(super) const OVERCOMMIT: Row = Row {
 	needed: false,
 	enables: "private mappings of sealed memory that aren't charged in advance",
 	without: "sealed memory is charged twice against CommitLimit (the memfd and what might be written), clones again each; \
-              a seal stops before the limit",
+			  a seal stops before the limit",
 	cure: "sysctl vm.overcommit_memory=0, or raise vm.overcommit_ratio",
 };
 pub(super) const THP: Row = Row {

@@ -12,7 +12,7 @@ pub fn render_all(document: &Document) -> String {
 	let touched = match first.and_then(|record| record.text("touch")) {
 		Some("none") => {
 			"The parent has mapped its memory and not touched it: there are no pages to copy entries of, and the size changes \
-             nothing. What costs is memory in use, not memory asked for."
+			 nothing. What costs is memory in use, not memory asked for."
 		}
 		_ => "The parent has written all its memory.",
 	};

@@ -9,11 +9,11 @@ use flashfork_measure::target;
 
 pub fn render_all(document: &Document) -> String {
 	let apart = sizes(document).into_iter().filter(|&size| groups(document, size) > 1).map(|size| {
-        format!(
-            "{}: the methods did not fit into memory together; measured one group after the other, each beside an empty process.",
-            Size(size)
-        )
-    });
+		format!(
+			"{}: the methods did not fit into memory together; measured one group after the other, each beside an empty process.",
+			Size(size)
+		)
+	});
 	let parts = [
 		"Medians of interleaved rounds, parent and clones pinned to one CPU.".to_owned(),
 		idle(document),
@@ -46,7 +46,7 @@ fn idle(document: &Document) -> String {
 		]);
 	}
 	let headers = "size | method || fork call | p10–p90 | ÷ empty process | fork+exit+reap | first write | 100 reads | \
-                   25r+25w cycle";
+				   25r+25w cycle";
 	titled("Idle parent", headers, rows)
 }
 

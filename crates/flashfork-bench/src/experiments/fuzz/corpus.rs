@@ -20,7 +20,7 @@ const SEEDS: [(&str, &str); 9] = [
 
 /// Functions worth calling; SQLite's keywords come from the library itself.
 const FUNCTIONS: &str = "abs avg changes coalesce count group_concat hex ifnull instr json json_each length max min \
-                         nullif printf quote random replace round substr sum typeof upper";
+						 nullif printf quote random replace round substr sum typeof upper";
 
 /// Writes the seeds into the directory `dir`, which is made.
 pub fn write_seeds(dir: &Path) -> Result {

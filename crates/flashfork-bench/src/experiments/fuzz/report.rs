@@ -34,7 +34,7 @@ fn heading(document: &Document) -> String {
 	let cpu = first(document).and_then(|record| record.observed.get("cpu")?.as_u64()).unwrap_or(0);
 	format!(
 		"AFL {version}, deferred fork server, SQLite {} with a database of {} in memory, pinned to CPU {cpu}.\n\
-         The methods take turns in slices, each from the same seeds and the same random seed.",
+		 The methods take turns in slices, each from the same seeds and the same random seed.",
 		rusqlite::version(),
 		show(database(document)),
 	)
@@ -66,7 +66,7 @@ fn throughput(document: &Document) -> String {
 		]
 	};
 	let headers = "method || executions/s | p10–p90 | mean | slices | fork call (mean) | start-up | of it sealing | \
-                   on 2 MB pages";
+				   on 2 MB pages";
 	titled("Throughput, by the second", headers, methods(&document.records).map(row))
 }
 

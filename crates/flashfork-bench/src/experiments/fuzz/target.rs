@@ -28,7 +28,7 @@ const FLAGS: [&str; 7] = [
 
 /// What to do where AFL++ is missing.
 const INSTALL: &str = "AFL++ is not installed, which bench fuzz needs; install Debian's package afl++ (apt-get install afl++); \
-                       the other experiments work without it";
+					   the other experiments work without it";
 
 /// The compiled fuzz target: from the directory `keep_in`, or compiled in `scratch` and then moved there. Both must be
 /// on the same file system. Takes about a minute of one CPU.

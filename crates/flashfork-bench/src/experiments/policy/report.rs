@@ -64,17 +64,17 @@ pub fn render_all(document: &Document) -> String {
 		cell.into_iter().chain([fork, seal, auto]).chain(ratios).collect()
 	};
 	let parts = [
-        "Time of a cycle (writes, fork, a clone that ends at once; seals included) over all forks so far; auto against the better of \
-         the other two, over all forks and over those since the row before. Medians."
-            .to_owned(),
-        table(
-            "pages || size | written | forks | fork | seal | auto | auto : best, all | auto : best, latest",
-            cells.iter().map(row),
-        ),
-        kept(&cells),
-        memory(document),
-        longest_wait(document),
-    ];
+		"Time of a cycle (writes, fork, a clone that ends at once; seals included) over all forks so far; auto against the better of \
+		 the other two, over all forks and over those since the row before. Medians."
+			.to_owned(),
+		table(
+			"pages || size | written | forks | fork | seal | auto | auto : best, all | auto : best, latest",
+			cells.iter().map(row),
+		),
+		kept(&cells),
+		memory(document),
+		longest_wait(document),
+	];
 	page(document, parts)
 }
 

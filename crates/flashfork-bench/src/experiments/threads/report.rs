@@ -62,11 +62,11 @@ impl<'a> Shown<'a> {
 			[title].into_iter().chain(cells).chain([shown(self.faster(&name))]).collect()
 		});
 		let head = "Medians. Running: from the request to hearing that the clone's threads are let go; served: to a server's \
-                    first\nanswer; answer: from the start of the command, or the program, to its first line or answer; whole: to \
-                    its end. Best: AppCDS\nfor Java, V8's startup snapshot for Node, a template with one thread for Python. Server: nailgun, \
-                    whose one process runs the\nprogram again and again, with what earlier runs have loaded and left there.";
+					first\nanswer; answer: from the start of the command, or the program, to its first line or answer; whole: to \
+					its end. Best: AppCDS\nfor Java, V8's startup snapshot for Node, a template with one thread for Python. Server: nailgun, \
+					whose one process runs the\nprogram again and again, with what earlier runs have loaded and left there.";
 		let headers = "program || anew: answer | whole | best: answer | whole | server: answer | whole | clone: running | \
-                       served | answer | whole | unsealed: running | anew / running";
+					   served | answer | whole | unsealed: running | anew / running";
 		titled(head, headers, rows)
 	}
 

@@ -26,7 +26,7 @@ fn heading(document: &Document) -> String {
 	let jobs = chosen(document, "jobs").unwrap_or(1) as usize;
 	format!(
 		"SQLite {}, database of {} in memory, {} per method{}, each pinned to one CPU. Medians of interleaved rounds.\n\
-         Every clone found what its parent had counted; every database was unchanged afterwards (checksum over all tables).",
+		 Every clone found what its parent had counted; every database was unchanged afterwards (checksum over all tables).",
 		rusqlite::version(),
 		show(chosen(document, "database_bytes").unwrap_or(0)),
 		harnesses(jobs),

@@ -93,7 +93,7 @@ impl Team {
 				Reply::Checksum(after) => {
 					return Err(BenchError::Void(format!(
 						"method {}: the database is not what it was: checksum {expected:016x} expected, {before:016x} when \
-                         loaded, {after:016x} after the tests; this is a defect, please report it",
+						 loaded, {after:016x} after the tests; this is a defect, please report it",
 						self.method
 					)));
 				}

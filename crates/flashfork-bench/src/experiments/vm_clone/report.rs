@@ -14,11 +14,11 @@ pub fn render_all(document: &Document) -> String {
 	let has = |guest| !sizes(document, guest).is_empty();
 	if has(GuestKind::Tiny) {
 		parts.push(
-            "Tiny guests: from the request until the client knows of the first exit; clones checked what they inherited.\n\
-             A clone claims a shell that waits for any template of its shape; primed: for this one, with its memory and CPU.\n\
-             All memory of a template is there. 4k, thp (made of 4 KB pages by MADV_COLLAPSE) and hugetlb are what it is made of."
-                .into(),
-        );
+			"Tiny guests: from the request until the client knows of the first exit; clones checked what they inherited.\n\
+			 A clone claims a shell that waits for any template of its shape; primed: for this one, with its memory and CPU.\n\
+			 All memory of a template is there. 4k, thp (made of 4 KB pages by MADV_COLLAPSE) and hugetlb are what it is made of."
+				.into(),
+		);
 		parts.push(overview(document, GuestKind::Tiny));
 		parts.push(comparisons(document, GuestKind::Tiny, FIRST_EXIT));
 		parts.push(steps(document, GuestKind::Tiny));
@@ -26,10 +26,10 @@ pub fn render_all(document: &Document) -> String {
 	}
 	if has(GuestKind::Linux) {
 		parts.push(
-            "Linux guests: a cold boot begins with an empty process; clones run on, as their clocks show. thp: the template as the monitor\n\
-             makes it, on 2 MB pages where half of one is there; 4k: the same on 4 KB pages, all of them there."
-                .into(),
-        );
+			"Linux guests: a cold boot begins with an empty process; clones run on, as their clocks show. thp: the template as the monitor\n\
+			 makes it, on 2 MB pages where half of one is there; 4k: the same on 4 KB pages, all of them there."
+				.into(),
+		);
 		parts.push(overview(document, GuestKind::Linux));
 		parts.push(comparisons(document, GuestKind::Linux, FIRST_REPLY));
 		parts.push(steps(document, GuestKind::Linux));

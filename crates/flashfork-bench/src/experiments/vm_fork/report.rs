@@ -23,7 +23,7 @@ fn of_pauses(document: &Document) -> Option<String> {
 	let percent = first.float("written_percent").unwrap_or(0.0);
 	let mut lines = vec![format!(
 		"Clones that have written 1 % of their memory and read all of it, forked while they write {percent} % a second: medians.\n\
-         written: pages since it could be forked, or was forked last; left: pages that were copied in the pause."
+		 written: pages since it could be forked, or was forked last; left: pages that were copied in the pause."
 	)];
 	if first.observed.get("tracked").and_then(Value::as_bool) == Some(false) {
 		lines.push(
@@ -50,7 +50,7 @@ fn of_pauses(document: &Document) -> Option<String> {
 		]
 	};
 	let headers = "guest || size | copied before | written | left | pause | least–90 % | stop | copy | save | \
-                   ÷ smallest | n";
+				   ÷ smallest | n";
 	lines.push(table(headers, cells.iter().map(row)));
 	Some(lines.join("\n"))
 }
@@ -83,7 +83,7 @@ fn of_claims(document: &Document, any: &Record) -> String {
 		])
 	};
 	let headers = "depth || files | extents | first exit | least–90 % | ÷ depth 1 | in the shell | map | \
-                   primed: first exit | ÷ depth 1 | n";
+				   primed: first exit | ÷ depth 1 | n";
 	titled(&heading, headers, DEPTHS.into_iter().filter_map(row))
 }
 

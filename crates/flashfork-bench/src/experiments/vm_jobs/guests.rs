@@ -20,7 +20,7 @@ const AGENT: &str = "/run/flashfork/agent";
 const COMPILE: &str = "gcc -O2 -o /tmp/primes /opt/jobs/primes.c && /tmp/primes";
 /// Ends when the program waits for jobs, or when it has ended.
 const SERVE: &str = "set -e; cd /run; mkfifo jobs results ready; \
-    { java -cp /opt/jobs Pi jobs results ready </dev/null >java.log 2>&1 || cat java.log >ready; } & cat /run/ready";
+	{ java -cp /opt/jobs Pi jobs results ready </dev/null >java.log 2>&1 || cat java.log >ready; } & cat /run/ready";
 
 /// What a machine can do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::AsRefStr)]

@@ -30,8 +30,8 @@ const PAPER: [(Work, &str, Of, &str); 10] = [
 
 pub fn render_all(document: &Document) -> String {
 	let title = "Jobs in Linux guests, one machine for each CPU, a new one as soon as one has done its job. From the request until it is\n\
-                 ready (booted, and the Java program loaded and warm), the job, both together; medians. 4k, thp (2 MB pages where half\n\
-                 of one is there, as the monitor makes them): what the template's memory is made of. Templates for gcc have compiled once.";
+				 ready (booted, and the Java program loaded and warm), the job, both together; medians. 4k, thp (2 MB pages where half\n\
+				 of one is there, as the monitor makes them): what the template's memory is made of. Templates for gcc have compiled once.";
 	let headers = "jobs | method || ready | job | latency, median | 95 % | 99 % | n | jobs/s | system time of a job";
 	let jobs = titled(title, headers, cells(document).map(|cell| overview(document, cell)));
 	page(document, [jobs, comparison(document), promises(&targets(document))])

@@ -11,7 +11,7 @@ pub fn render_all(document: &Document) -> String {
 	};
 	let heading = format!(
 		"Guests of {}, one word in each of {} pages of 4 KB; medians a page, each pass in a virtual machine of its own kind: a guest\n\
-         just booted (1), once more (2), its clone (3), once more (4).",
+		 just booted (1), once more (2), its clone (3), once more (4).",
 		show(size),
 		touched(size)
 	);

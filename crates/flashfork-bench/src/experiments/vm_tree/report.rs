@@ -4,7 +4,7 @@ use super::found::{BOOTS, MAPPED, NODES, OWN, SHARED, START, WAYS, find};
 use crate::prelude::*;
 
 const TITLE: &str =
-    "Three applications over a database over a kernel (HyperFork, 5.2). From the request until a template could be cloned,
+	"Three applications over a database over a kernel (HyperFork, 5.2). From the request until a template could be cloned,
 or an application had its answer from the database; and memory, with kernel's and KVM's share, when all are alive:
 a node's own, and what it shares with those above it. \"all\": everything, from the first request on.";
 

@@ -19,7 +19,7 @@ pub fn render_all(document: &Document) -> String {
 		.filter(|program| of(*program, Way::Cold, Measure::Whole).is_some())
 		.map(|program| row(program, |way, measure| of(program, way, measure)));
 	let headers = "program || started anew | clone | 10–90 % | faster | first line: anew | clone | clone after clone | \
-                   faults: anew | command | clone";
+				   faults: anew | command | clone";
 	let whole = of(Program::Numpy, Way::Clone, Measure::Whole).map(|record| {
 		let what = "clone of CPython with numpy and pandas, from the command's start to its end".to_owned();
 		Target::at_most(what, PROMISE, Unit::Microseconds, quantile_of(&record.rounds(), 0.5))
@@ -32,8 +32,8 @@ pub fn render_all(document: &Document) -> String {
 	});
 	let promised: Vec<_> = whole.into_iter().chain(times).collect();
 	let head = "From starting the command until its end is seen, all on one CPU, and until its first line is there; medians. \
-                Before each sample 30 ms for others,\nbut for \"clone after clone\": ten in a row, each. Page faults of a clone: \
-                those before it had a caller included.";
+				Before each sample 30 ms for others,\nbut for \"clone after clone\": ten in a row, each. Page faults of a clone: \
+				those before it had a caller included.";
 	page(document, [titled(head, headers, rows), target::render(&promised)])
 }
 

@@ -31,7 +31,7 @@ pub fn render_all(document: &Document) -> String {
 	};
 	let paper = PAPER.iter().map(|&(what, share, of)| vec![what.to_owned(), percent(share), of.to_owned()]);
 	let headers = "program || in use | bytes changed | of the bytes | of the 4 KB pages | of 64 KB blocks | \
-                   of 2 MB blocks";
+				   of 2 MB blocks";
 	let title = "Writable private memory that differs at the second look (medians of the runs)";
 	let parts = [
 		titled(title, headers, programs.iter().filter_map(row)),

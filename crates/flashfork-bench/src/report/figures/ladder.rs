@@ -34,7 +34,7 @@ pub fn figure(document: &Document) -> Result<Option<Figure>> {
 		});
 	}
 	let caption = "Medians of whole cycles. Ways that copy page tables climb with memory on 4 KB pages; those that share the \
-                   parent's memory, and sealed memory, stay level. With exec the start of the program comes on top of all.";
+				   parent's memory, and sealed memory, stay level. With exec the start of the program comes on top of all.";
 	super::figure("ladder", "Every way to make a process", caption, plots)
 }
 

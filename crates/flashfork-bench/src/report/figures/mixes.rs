@@ -35,7 +35,7 @@ pub fn figure(document: &Document) -> Result<Option<Figure>> {
 		"mixes",
 		"Fork, then use the memory",
 		"Time from before the fork until the parent has gone through a part of its memory, the child alive. What a cheap \
-         fork saves is spent again page by page where the parent writes.",
+		 fork saves is spent again page by page where the parent writes.",
 		plots,
 	)
 }

@@ -62,7 +62,7 @@ pub fn fit(document: &Document) -> Result<Option<Figure>> {
 	let [of_process, of_entry, of_copied] = model.fit.intervals;
 	let caption = format!(
 		"t = {process:.0} µs ({:.0} to {:.0}) + {entry:.3} µs ({:.3} to {:.3}) for each page of 4 KB + {copied:.2} µs ({:.2} to \
-         {:.2}) for each page written. Dashed: the model; points: medians.",
+		 {:.2}) for each page written. Dashed: the model; points: medians.",
 		of_process.low, of_process.high, of_entry.low, of_entry.high, of_copied.low, of_copied.high
 	);
 	super::figure("model", "The cost model of 1988, with this host's prices", caption, [above, below])
@@ -99,7 +99,7 @@ pub fn merit(document: &Document) -> Result<Option<Figure>> {
 		"How much of a page fault is the copy",
 		format!(
 			"Bytes of pages copied on write per second, by bytes merely copied per second: {:.3} and {:.3} in 1988, {now:.3} here. \
-             At 1 nothing but the copy costs time; the lower, the more the trap, the allocation and the page tables do.",
+			 At 1 nothing but the copy costs time; the lower, the more the trap, the allocation and the page tables do.",
 			PAPER_MERIT[0].1, PAPER_MERIT[1].1
 		),
 		[plot],

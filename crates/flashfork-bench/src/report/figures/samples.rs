@@ -27,7 +27,7 @@ pub fn figure(document: &Document) -> Result<Option<Figure>> {
 		"samples",
 		"The samples behind the headlines",
 		"Each curve holds every sample of its cell: at a height of 50 % lies the median, and a long way to the right \
-         at the top are the slow ones. None is left out.",
+		 at the top are the slow ones. None is left out.",
 		plots,
 	)
 }

@@ -37,7 +37,7 @@ pub fn figure(document: &Document) -> Result<Option<Figure>> {
 		"sizes",
 		"What a fork call costs by engine",
 		"Medians, the parent idle since it was prepared. Huge pages are the baseline to beat: they divide the page \
-         tables by 512; sealed memory has none to copy.",
+		 tables by 512; sealed memory has none to copy.",
 		[plot],
 	)
 }

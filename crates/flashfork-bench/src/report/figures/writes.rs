@@ -49,7 +49,7 @@ pub fn figure(document: &Document) -> Result<Option<Figure>> {
 		"writes",
 		"How much of a program's memory changes",
 		"The writable private memory of real programs before and after a piece of work. The coarser the blocks that are \
-         copied on write, the more of the memory one changed byte takes along.",
+		 copied on write, the more of the memory one changed byte takes along.",
 		[plot],
 	)
 }

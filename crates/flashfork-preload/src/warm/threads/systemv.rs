@@ -67,27 +67,27 @@ pub fn check() -> Fit {
 }
 
 macro_rules! passed_on {
-    ($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $symbol:literal, $answer:pat => $note:block) => {
-        /// As libc's function of this name, and noted.
-        ///
-        /// # Safety
-        /// As libc's.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-            static FOUND: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-            let found = next(&FOUND, $symbol);
-            if found.is_null() {
-                return crate::answer::<()>(Err(flashfork_core::Errno::ENOSYS), |()| 0) as $result;
-            }
-            // SAFETY: libc's function of this name has this type; the program's own call.
-            let answer = unsafe {
-                core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> $result>(found)($($argument),*)
-            };
-            let $answer = answer;
-            $note
-            answer
-        }
-    };
+	($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $symbol:literal, $answer:pat => $note:block) => {
+		/// As libc's function of this name, and noted.
+		///
+		/// # Safety
+		/// As libc's.
+		#[unsafe(no_mangle)]
+		pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+			static FOUND: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+			let found = next(&FOUND, $symbol);
+			if found.is_null() {
+				return crate::answer::<()>(Err(flashfork_core::Errno::ENOSYS), |()| 0) as $result;
+			}
+			// SAFETY: libc's function of this name has this type; the program's own call.
+			let answer = unsafe {
+				core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> $result>(found)($($argument),*)
+			};
+			let $answer = answer;
+			$note
+			answer
+		}
+	};
 }
 
 passed_on!(semget(key: Key, count: c_int, flags: c_int) -> c_int, c"semget", id => {

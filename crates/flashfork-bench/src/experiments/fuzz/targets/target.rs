@@ -56,25 +56,25 @@ impl Target {
 	/// `target.o` and `library.a`. The compiler is in `CC`.
 	pub fn commands(self) -> &'static str {
 		match self {
-            Target::Libpng => {
-                "cp scripts/pnglibconf.h.prebuilt pnglibconf.h
+			Target::Libpng => {
+				"cp scripts/pnglibconf.h.prebuilt pnglibconf.h
                  for file in png*.c; do
                      [ $file = pngtest.c ] || $CC -O2 -w -DPNG_INTEL_SSE_OPT=0 -c $file
                  done
                  $CC -O2 -w -I. -c target.c && ar rcs library.a png*.o"
-            }
-            // Without what it would link, and without threads.
-            Target::Libxml2 => {
-                "CFLAGS='-O2 -w' ./configure --disable-shared --without-{c14n,debug,ftp,http,iconv,icu,lzma,modules,python,threads,zlib} >configure.log 2>&1
+			}
+			// Without what it would link, and without threads.
+			Target::Libxml2 => {
+				"CFLAGS='-O2 -w' ./configure --disable-shared --without-{c14n,debug,ftp,http,iconv,icu,lzma,modules,python,threads,zlib} >configure.log 2>&1
                  make libxml2.la >make.log
                  $CC -O2 -w -Iinclude -c target.c && cp .libs/libxml2.a library.a"
-            }
-            Target::Sqlite => {
-                "$CC -O2 -w -DSQLITE_THREADSAFE=0 -DSQLITE_OMIT_LOAD_EXTENSION -DSQLITE_TEMP_STORE=3 -c target.c
+			}
+			Target::Sqlite => {
+				"$CC -O2 -w -DSQLITE_THREADSAFE=0 -DSQLITE_OMIT_LOAD_EXTENSION -DSQLITE_TEMP_STORE=3 -c target.c
                  ar rcs library.a"
-            }
-            Target::Cjson => "$CC -O2 -w -c cJSON.c && $CC -O2 -w -I. -c target.c && ar rcs library.a cJSON.o",
-        }
+			}
+			Target::Cjson => "$CC -O2 -w -c cJSON.c && $CC -O2 -w -I. -c target.c && ar rcs library.a cJSON.o",
+		}
 	}
 
 	/// What is linked besides.

@@ -63,14 +63,14 @@ pub fn make(dir: &Path, size: u64, run: &mut Run) -> Result {
 fn start(size: u64) -> String {
 	let (megabytes, fill) = (size >> 20, (size - OF_KERNEL) >> 20);
 	format!(
-        "#!/bin/sh
+		"#!/bin/sh
 cd \"${{0%/*}}\" || exit
 [ -z \"$__AFL_SHM_ID\" ] || set -- -plugin ./fork_server
 export LD_PRELOAD=\"${{LD_PRELOAD:+$LD_PRELOAD:}}./fork_server\"
 exec qemu-system-x86_64 -accel tcg,thread=single -cpu max -m {megabytes}M -machine pc,mem-merge=off -nodefaults \\
-    -no-user-config -display none -no-reboot -chardev file,id=console,path=/dev/stderr,append=on -serial chardev:console \\
-    -chardev stdio,id=port,signal=off -device isa-debugcon,chardev=port -kernel kernel -initrd initramfs \\
-    -append 'console=ttyS0 quiet panic=-1 oops=panic nokaslr memmap=128K${INPUT}M fill={fill}' \"$@\"
+	-no-user-config -display none -no-reboot -chardev file,id=console,path=/dev/stderr,append=on -serial chardev:console \\
+	-chardev stdio,id=port,signal=off -device isa-debugcon,chardev=port -kernel kernel -initrd initramfs \\
+	-append 'console=ttyS0 quiet panic=-1 oops=panic nokaslr memmap=128K${INPUT}M fill={fill}' \"$@\"
 "
-    )
+	)
 }

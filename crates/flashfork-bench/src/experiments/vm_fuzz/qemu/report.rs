@@ -28,7 +28,7 @@ pub fn render(document: &Document) -> Option<String> {
 	};
 	let heading = format!(
 		"System calls of a Linux guest of {} in QEMU (TCG), which had {} in memory: a child of QEMU makes those of each input.\n\
-         On-demand-fork (EuroSys 2021), figure 10, with 188 MB: 91 executions a second by fork, 145 by theirs, × 1.59.",
+		 On-demand-fork (EuroSys 2021), figure 10, with 188 MB: 91 executions a second by fork, 145 by theirs, × 1.59.",
 		show(size),
 		show(resident)
 	);

@@ -68,9 +68,9 @@ pub enum DiskError {
 	Size(u64),
 	/// Somebody has written to it.
 	#[error(
-        "the disk image {} has changed since it was first used: make anew what was made of it",
-        .0.display()
-    )]
+		"the disk image {} has changed since it was first used: make anew what was made of it",
+		.0.display()
+	)]
 	Changed(PathBuf),
 	/// What is written has no place, or isn't a template's.
 	#[error("the disk's overlay: {0}")]
