@@ -11,16 +11,16 @@ use std::{net::TcpStream, path::PathBuf};
 const SERVER: &str = r#"
 int main(int argc, char **argv) {
 #ifndef WORD
-    return 3;
+	return 3;
 #else
-    int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
-    struct sockaddr_in a = {AF_INET, htons(atoi(argv[1])), {htonl(INADDR_LOOPBACK)}};
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, (void *)&a, sizeof a) || listen(fd, 5)) { perror("bind"); return 9; }
-    for (;;) {
-        int c = accept(fd, 0, 0); char b[64]; if (c < 0) continue;
-        read(c, b, sizeof b); dprintf(c, WORD); close(c);
-    }
+	int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+	struct sockaddr_in a = {AF_INET, htons(atoi(argv[1])), {htonl(INADDR_LOOPBACK)}};
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+	if (bind(fd, (void *)&a, sizeof a) || listen(fd, 5)) { perror("bind"); return 9; }
+	for (;;) {
+		int c = accept(fd, 0, 0); char b[64]; if (c < 0) continue;
+		read(c, b, sizeof b); dprintf(c, WORD); close(c);
+	}
 #endif
 }
 "#;

@@ -9,17 +9,17 @@ use std::process::Stdio;
 /// Connects to a port, says hello, and has something to read.
 const CLIENT: &str = r#"
 int main(int argc, char **argv) {
-    signal(SIGPIPE, SIG_IGN);
-    int fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, htons(atoi(argv[1])), {htonl(INADDR_LOOPBACK)}};
-    if (connect(fd, (void *)&a, sizeof a)) return 1;
-    struct linger slow = {1, 60}; setsockopt(fd, SOL_SOCKET, SO_LINGER, &slow, sizeof slow);
-    write(fd, "hello", 5); int copy = dup(fd);
-    int want = atoi(argv[2]); for (int left = 0; left < want; usleep(1000)) ioctl(fd, FIONREAD, &left);
-    another();
-    READY;
-    static char b[400000]; int n, all = 0; unsigned h = 1;
-    while ((n = read(all % 2 ? fd : copy, b, sizeof b)) > 0) { all += n; for (int i = 0; i < n; i++) h = h * 31 + (unsigned char)b[i]; }
-    printf("%d %u %d ", all, h, n); n = write(fd, "x", 1); printf("%d %d\n", n, errno == EPIPE);
+	signal(SIGPIPE, SIG_IGN);
+	int fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, htons(atoi(argv[1])), {htonl(INADDR_LOOPBACK)}};
+	if (connect(fd, (void *)&a, sizeof a)) return 1;
+	struct linger slow = {1, 60}; setsockopt(fd, SOL_SOCKET, SO_LINGER, &slow, sizeof slow);
+	write(fd, "hello", 5); int copy = dup(fd);
+	int want = atoi(argv[2]); for (int left = 0; left < want; usleep(1000)) ioctl(fd, FIONREAD, &left);
+	another();
+	READY;
+	static char b[400000]; int n, all = 0; unsigned h = 1;
+	while ((n = read(all % 2 ? fd : copy, b, sizeof b)) > 0) { all += n; for (int i = 0; i < n; i++) h = h * 31 + (unsigned char)b[i]; }
+	printf("%d %u %d ", all, h, n); n = write(fd, "x", 1); printf("%d %d\n", n, errno == EPIPE);
 }
 "#;
 
@@ -55,14 +55,14 @@ fn a_template_ends_connections_of_its_own_and_of_unix_sockets() {
 	Program::new(
 		r#"
 int main(void) {
-    signal(SIGPIPE, SIG_IGN);
-    struct sockaddr_in a; int l = listener(&a), fd = connected(&a), in = accept(l, 0, 0);
-    write(fd, "unread", 6);
-    another();
-    int clone = READY;
-    /* The program itself ends them here. */
-    if (!clone) { shutdown(fd, SHUT_RDWR); shutdown(in, SHUT_WR); }
-    char b[64]; int k = read(in, b, 64); printf("%.*s ", k, b); printf("%zd ", read(in, b, 64)); printf("%zd\n", read(fd, b, 64));
+	signal(SIGPIPE, SIG_IGN);
+	struct sockaddr_in a; int l = listener(&a), fd = connected(&a), in = accept(l, 0, 0);
+	write(fd, "unread", 6);
+	another();
+	int clone = READY;
+	/* The program itself ends them here. */
+	if (!clone) { shutdown(fd, SHUT_RDWR); shutdown(in, SHUT_WR); }
+	char b[64]; int k = read(in, b, 64); printf("%.*s ", k, b); printf("%zd ", read(in, b, 64)); printf("%zd\n", read(fd, b, 64));
 }
 "#,
 	)
@@ -77,10 +77,10 @@ fn connections_that_came_while_no_clone_ran_are_the_next_ones() {
 static int fd;
 static void *serve(void *x) { for (;;) { int c = accept(fd, 0, 0); char b[64]; int n = read(c, b, 64); dprintf(c, "answer to %.*s", n, b); close(c); } }
 int main(void) {
-    printf("%d\n", listens(&fd)); fflush(stdout);
-    pthread_t t = thread_of(serve);
-    READY;
-    char b[8]; while (read(0, b, 8) > 0);
+	printf("%d\n", listens(&fd)); fflush(stdout);
+	pthread_t t = thread_of(serve);
+	READY;
+	char b[8]; while (read(0, b, 8) > 0);
 }
 "#,
 	);
@@ -108,12 +108,12 @@ fn a_clone_does_not_end_a_socket_at_which_others_listen() {
 	let program = Program::new(
 		r#"
 int main(void) {
-    struct sockaddr_in a; int fd = listener(&a), s[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, s);
-    another();
-    READY;
-    int own = connected(&a), in = accept(fd, 0, 0); printf("%d ", in >= 0);
-    printf("%d %d ", shutdown(fd, SHUT_RDWR), errno == ENOTCONN);
-    printf("%d ", shutdown(in, SHUT_RDWR)); printf("%d ", shutdown(s[0], SHUT_WR)); printf("%d\n", shutdown(own, SHUT_RDWR));
+	struct sockaddr_in a; int fd = listener(&a), s[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, s);
+	another();
+	READY;
+	int own = connected(&a), in = accept(fd, 0, 0); printf("%d ", in >= 0);
+	printf("%d %d ", shutdown(fd, SHUT_RDWR), errno == ENOTCONN);
+	printf("%d ", shutdown(in, SHUT_RDWR)); printf("%d ", shutdown(s[0], SHUT_WR)); printf("%d\n", shutdown(own, SHUT_RDWR));
 }
 "#,
 	);
@@ -131,19 +131,19 @@ fn a_clone_hears_no_more_of_a_socket_that_it_has_closed() {
 	Program::new(
 		r#"
 int main(void) {
-    struct sockaddr_in a; int fd = listener(&a), set = epoll_create1(0);
-    struct epoll_event e = {EPOLLIN, {.u64 = 7}}; epoll_ctl(set, EPOLL_CTL_ADD, fd, &e);
-    another();
-    READY;
-    int late = epoll_create1(0), copy = dup(fd), out; epoll_ctl(late, EPOLL_CTL_ADD, fd, &e);
-    out = connected(&a); struct pollfd p = {fd, POLLIN, 0}; poll(&p, 1, -1);
-    printf("%d %d ", epoll_wait(set, &e, 1, 0), epoll_wait(late, &e, 1, 0));
-    close(copy); printf("%d ", epoll_wait(set, &e, 1, 0));
-    int in = accept(fd, 0, 0); close(out); out = connected(&a); poll(&p, 1, -1);
-    pid_t child = fork(); if (!child) { close(fd); _exit(0); } waitpid(child, 0, 0); printf("%d ", epoll_wait(set, &e, 1, 0));
-    close(accept(fd, 0, 0)); connected(&a); poll(&p, 1, -1);
-    close(fd); printf("%d %d\n", epoll_wait(set, &e, 1, 0), epoll_wait(late, &e, 1, 0));
-    return in < 0;
+	struct sockaddr_in a; int fd = listener(&a), set = epoll_create1(0);
+	struct epoll_event e = {EPOLLIN, {.u64 = 7}}; epoll_ctl(set, EPOLL_CTL_ADD, fd, &e);
+	another();
+	READY;
+	int late = epoll_create1(0), copy = dup(fd), out; epoll_ctl(late, EPOLL_CTL_ADD, fd, &e);
+	out = connected(&a); struct pollfd p = {fd, POLLIN, 0}; poll(&p, 1, -1);
+	printf("%d %d ", epoll_wait(set, &e, 1, 0), epoll_wait(late, &e, 1, 0));
+	close(copy); printf("%d ", epoll_wait(set, &e, 1, 0));
+	int in = accept(fd, 0, 0); close(out); out = connected(&a); poll(&p, 1, -1);
+	pid_t child = fork(); if (!child) { close(fd); _exit(0); } waitpid(child, 0, 0); printf("%d ", epoll_wait(set, &e, 1, 0));
+	close(accept(fd, 0, 0)); connected(&a); poll(&p, 1, -1);
+	close(fd); printf("%d %d\n", epoll_wait(set, &e, 1, 0), epoll_wait(late, &e, 1, 0));
+	return in < 0;
 }
 "#,
 	)

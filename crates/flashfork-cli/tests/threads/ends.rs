@@ -14,46 +14,46 @@ use std::{os::fd::AsRawFd, path::Path};
 const DOES: &str = r#"
 static void on_term(int n) { _exit(42); }
 int main(int argc, char **argv) {
-    another();
-    if (flashfork_ready) flashfork_ready(&argc, &argv);
-    const char *what = argv[argc - 1]; setvbuf(stdout, 0, _IOLBF, 0);
-    if (!strcmp(what, "exit")) return 7;
-    if (!strcmp(what, "abort")) abort();
-    if (!strcmp(what, "fault")) { volatile int *p = 0; *p = 1; }
-    if (!strcmp(what, "handled")) signal(SIGTERM, on_term);
-    if (!strcmp(what, "ends-main")) { puts("main ends"); pthread_exit(0); }
-    if (!strcmp(what, "background")) { if (!fork()) { close(0); close(1); close(2); setsid(); sleep(1000); _exit(0); } return 0; }
-    if (!strcmp(what, "orphan")) {
-        int p[2]; pipe(p); int z = fork(); if (!z) { if (!fork()) { usleep(10000); _exit(0); } _exit(0); }
-        waitpid(z, 0, 0); usleep(50000); int w = waitpid(-1, 0, WNOHANG); printf("%d %d\n", w, errno == ECHILD); return 0;
-    }
-    if (!strcmp(what, "place")) {
-        char d[4096]; struct rlimit_ { uint64_t now, most; } l; syscall(SYS_prlimit64, 0, 7, 0, &l);
-        sigset_t s; pthread_sigmask(SIG_SETMASK, 0, &s); struct sigaction a; sigaction(SIGHUP, 0, &a);
-        int mask = umask(0); printf("%s %o %lu %d %d %s %d\n", getcwd(d, sizeof d), mask, (unsigned long)l.now,
-            sigismember(&s, SIGUSR2), a.sa_handler == SIG_IGN, getenv("ONE") ? getenv("ONE") : "-", nice(0));
-        return 0;
-    }
-    puts("runs");
-    for (;;) pause();
+	another();
+	if (flashfork_ready) flashfork_ready(&argc, &argv);
+	const char *what = argv[argc - 1]; setvbuf(stdout, 0, _IOLBF, 0);
+	if (!strcmp(what, "exit")) return 7;
+	if (!strcmp(what, "abort")) abort();
+	if (!strcmp(what, "fault")) { volatile int *p = 0; *p = 1; }
+	if (!strcmp(what, "handled")) signal(SIGTERM, on_term);
+	if (!strcmp(what, "ends-main")) { puts("main ends"); pthread_exit(0); }
+	if (!strcmp(what, "background")) { if (!fork()) { close(0); close(1); close(2); setsid(); sleep(1000); _exit(0); } return 0; }
+	if (!strcmp(what, "orphan")) {
+		int p[2]; pipe(p); int z = fork(); if (!z) { if (!fork()) { usleep(10000); _exit(0); } _exit(0); }
+		waitpid(z, 0, 0); usleep(50000); int w = waitpid(-1, 0, WNOHANG); printf("%d %d\n", w, errno == ECHILD); return 0;
+	}
+	if (!strcmp(what, "place")) {
+		char d[4096]; struct rlimit_ { uint64_t now, most; } l; syscall(SYS_prlimit64, 0, 7, 0, &l);
+		sigset_t s; pthread_sigmask(SIG_SETMASK, 0, &s); struct sigaction a; sigaction(SIGHUP, 0, &a);
+		int mask = umask(0); printf("%s %o %lu %d %d %s %d\n", getcwd(d, sizeof d), mask, (unsigned long)l.now,
+			sigismember(&s, SIGUSR2), a.sa_handler == SIG_IGN, getenv("ONE") ? getenv("ONE") : "-", nice(0));
+		return 0;
+	}
+	puts("runs");
+	for (;;) pause();
 }
 "#;
 
 /// Says of both threads what the kernel hands on from who starts a program.
 const KERNEL: &str = r#"
 static void *tell(void *x) {
-    char filter[32] = ""; int f = open("/proc/self/coredump_filter", O_RDONLY); read(f, filter, 8); close(f);
-    pthread_attr_t a; size_t stacks; pthread_getattr_default_np(&a); pthread_attr_getstacksize(&a, &stacks);
-    printf("%zu %lx %lx %lx %lx %.8s\n", stacks, syscall(SYS_sched_getscheduler, 0), syscall(SYS_ioprio_get, 1, 0),
-        syscall(SYS_personality, 0xffffffff), syscall(SYS_prctl, 39, 0, 0, 0, 0), filter);
-    return 0;
+	char filter[32] = ""; int f = open("/proc/self/coredump_filter", O_RDONLY); read(f, filter, 8); close(f);
+	pthread_attr_t a; size_t stacks; pthread_getattr_default_np(&a); pthread_attr_getstacksize(&a, &stacks);
+	printf("%zu %lx %lx %lx %lx %.8s\n", stacks, syscall(SYS_sched_getscheduler, 0), syscall(SYS_ioprio_get, 1, 0),
+		syscall(SYS_personality, 0xffffffff), syscall(SYS_prctl, 39, 0, 0, 0, 0), filter);
+	return 0;
 }
 static int go[2];
 static void *other(void *x) { char c; read(go[0], &c, 1); return tell(x); }
 int main(int argc, char **argv) {
-    pthread_t t; pipe(go); pthread_create(&t, 0, other, 0);
-    if (flashfork_ready) flashfork_ready(&argc, &argv);
-    tell(0); write(go[1], "", 1); pthread_join(t, 0); return 0;
+	pthread_t t; pipe(go); pthread_create(&t, 0, other, 0);
+	if (flashfork_ready) flashfork_ready(&argc, &argv);
+	tell(0); write(go[1], "", 1); pthread_join(t, 0); return 0;
 }
 "#;
 
@@ -365,15 +365,15 @@ fn fifty_clones_leave_no_process_and_no_descriptor() {
 /// free it, and a thread beside it. What it says last it says when handlers of `exit` have run, and it has no child.
 const LAST: &str = r#"
 __attribute__((destructor)) static void last(void) {
-    int w = waitpid(-1, 0, __WALL | WNOHANG); printf("%d %d\n", w, errno == ECHILD);
+	int w = waitpid(-1, 0, __WALL | WNOHANG); printf("%d %d\n", w, errno == ECHILD);
 }
 int main(int argc, char **argv) {
-    another();
-    if (flashfork_ready) flashfork_ready(&argc, &argv);
-    if (flock(open(argv[1], O_RDWR), LOCK_EX | LOCK_NB)) return 1;
-    if (argc > 2) mmap(0, 4096, PROT_READ, MAP_SHARED, open(argv[2], O_RDWR), 0);
-    mmap(0, 128 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    return 7;
+	another();
+	if (flashfork_ready) flashfork_ready(&argc, &argv);
+	if (flock(open(argv[1], O_RDWR), LOCK_EX | LOCK_NB)) return 1;
+	if (argc > 2) mmap(0, 4096, PROT_READ, MAP_SHARED, open(argv[2], O_RDWR), 0);
+	mmap(0, 128 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	return 7;
 }
 "#;
 

@@ -19,17 +19,17 @@ fn hooks_run_before_any_other_thread_of_a_clone() {
 static volatile unsigned long turns; static unsigned char seed[16]; static unsigned long before, after; static char order[8];
 static void *spins(void *x) { for (;;) turns++; }
 static int first(void *x) {
-    before = turns; usleep(100000); after = turns;
-    strcat(order, x); return getrandom(seed, sizeof seed, 0) != sizeof seed;
+	before = turns; usleep(100000); after = turns;
+	strcat(order, x); return getrandom(seed, sizeof seed, 0) != sizeof seed;
 }
 static int second(void *x) { strcat(order, x); strcat(order, getenv("OF_CALLER") ? "yes" : "no"); return 0; }
 int main(void) {
-    pthread_t t = thread_of(spins); while (!turns) usleep(1000);
-    if (flashfork_on_clone(first, "a") || flashfork_on_clone(second, "b")) return 1;
-    READY;
-    printf("%s %d\n", order, before == after);
-    for (int i = 0; i < 16; i++) fprintf(stderr, "%02x", seed[i]);
-    unsigned long now = turns; while (turns == now) usleep(1000);
+	pthread_t t = thread_of(spins); while (!turns) usleep(1000);
+	if (flashfork_on_clone(first, "a") || flashfork_on_clone(second, "b")) return 1;
+	READY;
+	printf("%s %d\n", order, before == after);
+	for (int i = 0; i < 16; i++) fprintf(stderr, "%02x", seed[i]);
+	unsigned long now = turns; while (turns == now) usleep(1000);
 }
 "#,
 	);
@@ -49,10 +49,10 @@ fn the_trial_of_hooks_leaves_nothing_in_the_template() {
 static int ends[2];
 static int writes(void *x) { return write(ends[1], "x", 1) != 1; }
 int main(void) {
-    another(); pipe2(ends, O_NONBLOCK);
-    if (flashfork_on_clone(writes, 0)) return 1;
-    READY;
-    char bytes[8]; printf("%d\n", (int)read(ends[0], bytes, 8)); return 0;
+	another(); pipe2(ends, O_NONBLOCK);
+	if (flashfork_on_clone(writes, 0)) return 1;
+	READY;
+	char bytes[8]; printf("%d\n", (int)read(ends[0], bytes, 8)); return 0;
 }
 "#,
 	);
@@ -65,9 +65,9 @@ static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER; static volatile int has
 static void *holds(void *x) { pthread_mutex_lock(&held); has = 1; for (;;) pause(); }
 static int locks(void *x) { pthread_mutex_lock(&held); pthread_mutex_unlock(&held); return 0; }
 int main(void) {
-    pthread_t t = thread_of(holds); while (!has) usleep(1000);
-    if (flashfork_on_clone(locks, 0)) return 1;
-    READY; return 0;
+	pthread_t t = thread_of(holds); while (!has) usleep(1000);
+	if (flashfork_on_clone(locks, 0)) return 1;
+	READY; return 0;
 }
 "#;
 
@@ -106,8 +106,8 @@ fn a_clone_whose_hook_fails_is_ended() {
 		r#"
 static int fails(void *x) { return getenv("FAIL") != 0; }
 int main(int argc, char **argv) {
-    if (flashfork_on_clone(fails, 0)) return 1;
-    READY; puts("runs"); return 0;
+	if (flashfork_on_clone(fails, 0)) return 1;
+	READY; puts("runs"); return 0;
 }
 "#,
 	);
@@ -132,9 +132,9 @@ fn hooks_run_in_clones_with_one_thread_before_they_go_on() {
 static unsigned char seed[16]; static int runs;
 static int renews(void *x) { runs++; return getrandom(seed, sizeof seed, 0) != sizeof seed; }
 int main(void) {
-    if (flashfork_on_clone(renews, 0)) return 1;
-    READY;
-    printf("%d\n", runs); for (int i = 0; i < 16; i++) fprintf(stderr, "%02x", seed[i]);
+	if (flashfork_on_clone(renews, 0)) return 1;
+	READY;
+	printf("%d\n", runs); for (int i = 0; i < 16; i++) fprintf(stderr, "%02x", seed[i]);
 }
 "#,
 	);
@@ -152,8 +152,8 @@ fn hooks_are_counted() {
 		r#"
 static int nothing(void *x) { return 0; }
 int main(void) {
-    int taken = 0; while (flashfork_on_clone && !flashfork_on_clone(nothing, 0)) taken++;
-    int why = errno; READY; printf("%d %s\n", taken, taken ? strerror(why) : ""); return 0;
+	int taken = 0; while (flashfork_on_clone && !flashfork_on_clone(nothing, 0)) taken++;
+	int why = errno; READY; printf("%d %s\n", taken, taken ? strerror(why) : ""); return 0;
 }
 "#,
 	);

@@ -216,11 +216,11 @@ fn the_launcher_is_found_by_itself() {
 fn javas_archive_of_classes_is_sealed() {
 	let place = place(&[r#"
 public class Archive {
-    public static void main(String[] arguments) throws Exception {
-        java.util.regex.Pattern.compile("x+").matcher("xx").matches();
-        long mapped = java.nio.file.Files.readAllLines(java.nio.file.Path.of("/proc/self/maps")).stream().filter(line -> line.endsWith(".jsa")).count();
-        System.out.println(mapped + " " + String.format("%tY", new java.util.Date(0)));
-    }
+	public static void main(String[] arguments) throws Exception {
+		java.util.regex.Pattern.compile("x+").matcher("xx").matches();
+		long mapped = java.nio.file.Files.readAllLines(java.nio.file.Path.of("/proc/self/maps")).stream().filter(line -> line.endsWith(".jsa")).count();
+		System.out.println(mapped + " " + String.format("%tY", new java.util.Date(0)));
+	}
 }"#]);
 	let plain = Command::new(JAVA).args(["-cp", &class_path(&place), "Archive"]).output().unwrap();
 	let mapped: usize = stdout(&plain).split(' ').next().unwrap().parse().unwrap();

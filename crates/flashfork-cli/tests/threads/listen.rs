@@ -39,26 +39,26 @@ pub fn end(mut clone: Child) {
 /// It answers with what it is asked, its number, what it has counted, and what its socket is.
 const SERVER: &str = r#"
 int main(int argc, char **argv) {
-    int set = epoll_create1(EPOLL_CLOEXEC), copies[8], on = 1;
-    for (int i = 0; i < atoi(argv[1]); i++) {
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | (i ? 0 : SOCK_CLOEXEC), 0);
-        struct sockaddr_in a = {AF_INET, htons(atoi(argv[2 + i])), {htonl(INADDR_LOOPBACK)}};
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-        if (bind(fd, (void *)&a, sizeof a) || listen(fd, 5)) return 9;
-        copies[i] = dup(fd);
-        struct epoll_event e = {EPOLLIN, {.fd = copies[i]}};
-        epoll_ctl(set, EPOLL_CTL_ADD, fd, &e);
-    }
-    for (int count = 0;; count++) {
-        struct epoll_event e; if (epoll_wait(set, &e, 1, -1) != 1) continue;
-        int fd = e.data.fd, c = accept(fd, 0, 0); if (c < 0) continue;
-        struct sockaddr_in a; socklen_t n = sizeof a; getsockname(fd, (void *)&a, &n);
-        int reuse, alive; n = sizeof reuse; getsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, &n); getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &alive, &n);
-        char b[64]; int got = read(c, b, 64);
-        dprintf(c, "%.*s %d %d port %d %d%d%d%d", got, b, getpid(), count, ntohs(a.sin_port), reuse, alive,
-            (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0, fcntl(fd - 1, F_GETFD));
-        close(c);
-    }
+	int set = epoll_create1(EPOLL_CLOEXEC), copies[8], on = 1;
+	for (int i = 0; i < atoi(argv[1]); i++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | (i ? 0 : SOCK_CLOEXEC), 0);
+		struct sockaddr_in a = {AF_INET, htons(atoi(argv[2 + i])), {htonl(INADDR_LOOPBACK)}};
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+		if (bind(fd, (void *)&a, sizeof a) || listen(fd, 5)) return 9;
+		copies[i] = dup(fd);
+		struct epoll_event e = {EPOLLIN, {.fd = copies[i]}};
+		epoll_ctl(set, EPOLL_CTL_ADD, fd, &e);
+	}
+	for (int count = 0;; count++) {
+		struct epoll_event e; if (epoll_wait(set, &e, 1, -1) != 1) continue;
+		int fd = e.data.fd, c = accept(fd, 0, 0); if (c < 0) continue;
+		struct sockaddr_in a; socklen_t n = sizeof a; getsockname(fd, (void *)&a, &n);
+		int reuse, alive; n = sizeof reuse; getsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, &n); getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &alive, &n);
+		char b[64]; int got = read(c, b, 64);
+		dprintf(c, "%.*s %d %d port %d %d%d%d%d", got, b, getpid(), count, ntohs(a.sin_port), reuse, alive,
+			(fcntl(fd, F_GETFL) & O_NONBLOCK) != 0, fcntl(fd - 1, F_GETFD));
+		close(c);
+	}
 }
 "#;
 

@@ -10,14 +10,14 @@ const SERVER: &str = r#"
 static int fd;
 static volatile long work;
 static void *serve(void *x) {
-    for (;;) { int c = accept(fd, 0, 0); char b[64]; int n = read(c, b, 64); dprintf(c, "%ld:%.*s", work, n, b); close(c); }
+	for (;;) { int c = accept(fd, 0, 0); char b[64]; int n = read(c, b, 64); dprintf(c, "%ld:%.*s", work, n, b); close(c); }
 }
 int main(int argc, char **argv) {
-    for (int i = 0; i < 50000000; i++) work++;
-    int port = listens(&fd);
-    pthread_t t = thread_of(serve);
-    printf("port %d\n", port); fflush(stdout);
-    for (;;) pause();
+	for (int i = 0; i < 50000000; i++) work++;
+	int port = listens(&fd);
+	pthread_t t = thread_of(serve);
+	printf("port %d\n", port); fflush(stdout);
+	for (;;) pause();
 }
 "#;
 
@@ -125,12 +125,12 @@ fn a_program_that_was_ready_by_itself_keeps_what_it_has_set() {
 	let program = Program::new(
 		r#"
 int main(void) {
-    another();
-    umask(027); chdir("/usr"); setpriority(PRIO_PROCESS, 0, 5);
-    struct rlimit files = {77, 99}; setrlimit(RLIMIT_NOFILE, &files);
-    usleep(4000000);
-    char *directory = getcwd(0, 0); getrlimit(RLIMIT_NOFILE, &files);
-    printf("%o %s %d %d %d\n", umask(0), directory, getpriority(PRIO_PROCESS, 0), (int)files.rlim_cur, (int)files.rlim_max);
+	another();
+	umask(027); chdir("/usr"); setpriority(PRIO_PROCESS, 0, 5);
+	struct rlimit files = {77, 99}; setrlimit(RLIMIT_NOFILE, &files);
+	usleep(4000000);
+	char *directory = getcwd(0, 0); getrlimit(RLIMIT_NOFILE, &files);
+	printf("%o %s %d %d %d\n", umask(0), directory, getpriority(PRIO_PROCESS, 0), (int)files.rlim_cur, (int)files.rlim_max);
 }
 "#,
 	);
@@ -143,28 +143,28 @@ int main(void) {
 const MAIN_WAITS: &str = r#"
 static int p[2], s[2]; static sem_t sem; static pthread_t first; static const char *go;
 static void *other(void *x) {
-    while (access(go, F_OK)) usleep(20000);
-    write(p[1], "x", 1); write(s[1], "x", 1); sem_post(&sem); pthread_kill(first, SIGUSR1); return 0;
+	while (access(go, F_OK)) usleep(20000);
+	write(p[1], "x", 1); write(s[1], "x", 1); sem_post(&sem); pthread_kill(first, SIGUSR1); return 0;
 }
 int main(int argc, char **argv) {
-    go = argv[1]; first = pthread_self(); pipe(p); socketpair(AF_UNIX, SOCK_STREAM, 0, s); sem_init(&sem, 0, 0);
-    sigset_t usr1 = blocked(SIGUSR1, 0);
-    struct timespec late = {time(0) + 1000, 0}, span = {1000, 0}; struct timeval wait = {1000, 0};
-    setsockopt(s[0], SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
-    int set = epoll_create1(0); struct epoll_event e = {EPOLLIN, {0}}; epoll_ctl(set, EPOLL_CTL_ADD, p[0], &e);
-    struct pollfd fd = {p[0], POLLIN, 0}; fd_set all; FD_ZERO(&all); FD_SET(p[0], &all); char byte;
-    pthread_t t = thread_of(other);
-    int done = -2; errno = 0;
-    switch (atoi(argv[2])) {
-        case 0: done = poll(&fd, 1, 1000000); break;
-        case 1: done = epoll_wait(set, &e, 1, 1000000); break;
-        case 2: done = select(p[0] + 1, &all, 0, 0, &wait); break;
-        case 3: done = sem_timedwait(&sem, &late) + 1; break;
-        case 4: done = sigtimedwait(&usr1, 0, &span) == SIGUSR1; break;
-        case 5: done = recv(s[0], &byte, 1, 0); break;
-        case 6: done = read(p[0], &byte, 1); break;
-    }
-    printf("%d %s\n", done, strerror(errno)); pthread_join(t, 0); return 0;
+	go = argv[1]; first = pthread_self(); pipe(p); socketpair(AF_UNIX, SOCK_STREAM, 0, s); sem_init(&sem, 0, 0);
+	sigset_t usr1 = blocked(SIGUSR1, 0);
+	struct timespec late = {time(0) + 1000, 0}, span = {1000, 0}; struct timeval wait = {1000, 0};
+	setsockopt(s[0], SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+	int set = epoll_create1(0); struct epoll_event e = {EPOLLIN, {0}}; epoll_ctl(set, EPOLL_CTL_ADD, p[0], &e);
+	struct pollfd fd = {p[0], POLLIN, 0}; fd_set all; FD_ZERO(&all); FD_SET(p[0], &all); char byte;
+	pthread_t t = thread_of(other);
+	int done = -2; errno = 0;
+	switch (atoi(argv[2])) {
+		case 0: done = poll(&fd, 1, 1000000); break;
+		case 1: done = epoll_wait(set, &e, 1, 1000000); break;
+		case 2: done = select(p[0] + 1, &all, 0, 0, &wait); break;
+		case 3: done = sem_timedwait(&sem, &late) + 1; break;
+		case 4: done = sigtimedwait(&usr1, 0, &span) == SIGUSR1; break;
+		case 5: done = recv(s[0], &byte, 1, 0); break;
+		case 6: done = read(p[0], &byte, 1); break;
+	}
+	printf("%d %s\n", done, strerror(errno)); pthread_join(t, 0); return 0;
 }
 "#;
 

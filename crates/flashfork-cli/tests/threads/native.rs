@@ -76,38 +76,38 @@ static std::deque<std::unique_ptr<Piece>> waiting[THREADS];
 static std::atomic<long> done[THREADS]; static std::atomic<bool> stop{false};
 static thread_local std::string own;
 static void work(int i) {
-    unsigned long s = i + 1; own = std::string(1000 * (i + 1), 'a' + i);
-    for (;;) {
-        std::vector<std::unique_ptr<Piece>> kept;
-        for (int k = 0; k < 8; k++) {
-            s = s * 6364136223846793005ul + 1442695040888963407ul;
-            auto piece = std::make_unique<Piece>(); piece->mark = s >> 56; piece->bytes.assign(s >> 44 & 0x3ffff, piece->mark);
-            kept.push_back(std::move(piece));
-        }
-        int to = (i + 1) % THREADS;
-        { std::lock_guard l(m[to]); for (auto &piece : kept) waiting[to].push_back(std::move(piece)); }
-        come[to].notify_one();
-        std::deque<std::unique_ptr<Piece>> got;
-        {
-            std::unique_lock l(m[i]); come[i].wait(l, [&] { return stop || !waiting[i].empty(); });
-            got.swap(waiting[i]);
-        }
-        for (auto &piece : got) for (char c : piece->bytes) if (c != piece->mark) throw std::logic_error("another's bytes");
-        if (own.find_first_not_of('a' + i) != std::string::npos) throw std::logic_error("another's string");
-        done[i]++;
-        if (stop) return;
-    }
+	unsigned long s = i + 1; own = std::string(1000 * (i + 1), 'a' + i);
+	for (;;) {
+		std::vector<std::unique_ptr<Piece>> kept;
+		for (int k = 0; k < 8; k++) {
+			s = s * 6364136223846793005ul + 1442695040888963407ul;
+			auto piece = std::make_unique<Piece>(); piece->mark = s >> 56; piece->bytes.assign(s >> 44 & 0x3ffff, piece->mark);
+			kept.push_back(std::move(piece));
+		}
+		int to = (i + 1) % THREADS;
+		{ std::lock_guard l(m[to]); for (auto &piece : kept) waiting[to].push_back(std::move(piece)); }
+		come[to].notify_one();
+		std::deque<std::unique_ptr<Piece>> got;
+		{
+			std::unique_lock l(m[i]); come[i].wait(l, [&] { return stop || !waiting[i].empty(); });
+			got.swap(waiting[i]);
+		}
+		for (auto &piece : got) for (char c : piece->bytes) if (c != piece->mark) throw std::logic_error("another's bytes");
+		if (own.find_first_not_of('a' + i) != std::string::npos) throw std::logic_error("another's string");
+		done[i]++;
+		if (stop) return;
+	}
 }
 int main() {
-    std::vector<std::thread> all; for (int i = 0; i < THREADS; i++) all.emplace_back(work, i);
-    for (auto &one : done) while (one < 20) usleep(1000);
-    if (flashfork_ready) flashfork_ready(0, 0);
-    for (auto &one : done) { long before = one; while (one < before + 20) usleep(1000); }
-    // New threads have caches of their own.
-    std::thread([] { for (int i = 0; i < 1000; i++) own.assign(i * 100, 'x'); }).join();
-    stop = true; for (auto &one : come) one.notify_all();
-    for (auto &one : all) one.join();
-    try { throw std::runtime_error("all moved"); } catch (std::exception &e) { printf("%s %d\n", e.what(), MallocExtension_VerifyAllMemory ? MallocExtension_VerifyAllMemory() : -1); }
+	std::vector<std::thread> all; for (int i = 0; i < THREADS; i++) all.emplace_back(work, i);
+	for (auto &one : done) while (one < 20) usleep(1000);
+	if (flashfork_ready) flashfork_ready(0, 0);
+	for (auto &one : done) { long before = one; while (one < before + 20) usleep(1000); }
+	// New threads have caches of their own.
+	std::thread([] { for (int i = 0; i < 1000; i++) own.assign(i * 100, 'x'); }).join();
+	stop = true; for (auto &one : come) one.notify_all();
+	for (auto &one : all) one.join();
+	try { throw std::runtime_error("all moved"); } catch (std::exception &e) { printf("%s %d\n", e.what(), MallocExtension_VerifyAllMemory ? MallocExtension_VerifyAllMemory() : -1); }
 }
 "#;
 

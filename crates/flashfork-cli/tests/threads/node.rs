@@ -35,41 +35,41 @@ const { randomUUID } = crypto;
 const vm = require('vm');
 const context = vm.createContext();
 const text = `
-    const crypto = require('crypto');
-    const { parentPort } = require('worker_threads');
-    const draw = () => [Math.random(), crypto.randomUUID(), crypto.webcrypto.randomUUID(),
-        crypto.randomInt(2 ** 48 - 1), crypto.randomBytes(8).toString('hex')];
-    draw();
-    parentPort.on('message', () => parentPort.postMessage([...draw(), ...draw(), process.pid]));`;
+	const crypto = require('crypto');
+	const { parentPort } = require('worker_threads');
+	const draw = () => [Math.random(), crypto.randomUUID(), crypto.webcrypto.randomUUID(),
+		crypto.randomInt(2 ** 48 - 1), crypto.randomBytes(8).toString('hex')];
+	draw();
+	parentPort.on('message', () => parentPort.postMessage([...draw(), ...draw(), process.pid]));`;
 const draw = () => [Math.random(), randomUUID(), crypto.webcrypto.randomUUID(), crypto.randomInt(2 ** 48 - 1),
-    crypto.randomBytes(8).toString('hex'), vm.runInContext('Math.random()', context), vm.runInNewContext('Math.random()'),
-    new vm.Script('Math.random()').runInNewContext({ Object: null })];
+	crypto.randomBytes(8).toString('hex'), vm.runInContext('Math.random()', context), vm.runInNewContext('Math.random()'),
+	new vm.Script('Math.random()').runInNewContext({ Object: null })];
 const worker = (options) => new Worker(text, { eval: true, ...options });
 const ask = (who) => new Promise((done) => { who.once('message', done); who.postMessage(0); });
 const integer = () => new Promise((done) => crypto.randomInt(0, 2 ** 48 - 1, (_, number) => done(number)));
 const early = worker();
 (async () => {
-    const before = [...draw(), await integer(), ...(await ask(early)).slice(0, -1)];
-    const pid = process.pid;
-    console.log(`warm ${before.join(' ')}`);
-    setTimeout(async () => {
-        const all = [...draw(), await integer()];
-        const kinds = [{}, { env: { A: '1' } }, { execArgv: [] }, { env: SHARE_ENV }, { execArgv: [], env: { A: '1' } }];
-        const workers = [early, ...kinds.map(worker)];
-        const pids = new Set([process.pid]);
-        for (const round of [0, 1]) {
-            for (const who of workers) {
-                const told = await ask(who);
-                pids.add(told.pop());
-                all.push(...told);
-            }
-            all.push(...draw(), await integer());
-            if (round === 0) await new Promise((done) => setTimeout(done, 150));
-        }
-        console.log(all.join('\n'));
-        console.log([...pids].join(' '), process.pid !== pid, require('fs').readlinkSync('/proc/self'));
-        process.exit(0);
-    }, 300);
+	const before = [...draw(), await integer(), ...(await ask(early)).slice(0, -1)];
+	const pid = process.pid;
+	console.log(`warm ${before.join(' ')}`);
+	setTimeout(async () => {
+		const all = [...draw(), await integer()];
+		const kinds = [{}, { env: { A: '1' } }, { execArgv: [] }, { env: SHARE_ENV }, { execArgv: [], env: { A: '1' } }];
+		const workers = [early, ...kinds.map(worker)];
+		const pids = new Set([process.pid]);
+		for (const round of [0, 1]) {
+			for (const who of workers) {
+				const told = await ask(who);
+				pids.add(told.pop());
+				all.push(...told);
+			}
+			all.push(...draw(), await integer());
+			if (round === 0) await new Promise((done) => setTimeout(done, 150));
+		}
+		console.log(all.join('\n'));
+		console.log([...pids].join(' '), process.pid !== pid, require('fs').readlinkSync('/proc/self'));
+		process.exit(0);
+	}, 300);
 })();
 "#;
 

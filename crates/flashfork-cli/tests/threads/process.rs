@@ -13,12 +13,12 @@ fn numbers_are_new_for_the_process_and_the_same_for_its_threads() {
 static volatile int go, before, after; static int main_before;
 static void *other(void *x) { before = gettid(); while (!go) usleep(1000); after = gettid(); return 0; }
 int main(void) {
-    pthread_t t = thread_of(other); while (!before) usleep(1000);
-    main_before = getpid();
-    READY;
-    go = 1; int killed = pthread_kill(pthread_self(), 0); pthread_join(t, 0);
-    printf("%d %d %d %d\n", getpid() == gettid(), getpid() != main_before, before == after, killed);
-    fprintf(stderr, "%d %d\n", main_before, getpid()); return 0;
+	pthread_t t = thread_of(other); while (!before) usleep(1000);
+	main_before = getpid();
+	READY;
+	go = 1; int killed = pthread_kill(pthread_self(), 0); pthread_join(t, 0);
+	printf("%d %d %d %d\n", getpid() == gettid(), getpid() != main_before, before == after, killed);
+	fprintf(stderr, "%d %d\n", main_before, getpid()); return 0;
 }
 "#,
 	);
@@ -37,14 +37,14 @@ fn what_clones_start_has_other_numbers_in_each() {
 		r#"
 static void *brief(void *x) { *(int *)x = gettid(); return 0; }
 int main(void) {
-    pthread_t t = another();
-    READY;
-    printf("%d", getpid()); fflush(stdout);
-    for (int i = 0; i < 4; i++) {
-        int thread; pthread_create(&t, 0, brief, &thread); pthread_join(t, 0);
-        pid_t child = fork(); if (!child) _exit(0);
-        waitpid(child, 0, 0); printf(" %d %d", thread, child); fflush(stdout);
-    }
+	pthread_t t = another();
+	READY;
+	printf("%d", getpid()); fflush(stdout);
+	for (int i = 0; i < 4; i++) {
+		int thread; pthread_create(&t, 0, brief, &thread); pthread_join(t, 0);
+		pid_t child = fork(); if (!child) _exit(0);
+		waitpid(child, 0, 0); printf(" %d %d", thread, child); fflush(stdout);
+	}
 }
 "#,
 	);
@@ -64,26 +64,26 @@ enum { OTHERS = 3 };
 static volatile int go, numbers[OTHERS + 1];
 static pthread_t all[OTHERS + 1]; static pthread_barrier_t tell;
 static void *other(void *x) {
-    long i = (long)x; numbers[i] = gettid(); char name[16]; snprintf(name, sizeof name, "number %ld", i);
-    prctl(PR_SET_NAME, name); setpriority(PRIO_PROCESS, 0, i);
-    cpu_set_t one; CPU_ZERO(&one); CPU_SET(0, &one); if (i == 1) sched_setaffinity(0, sizeof one, &one);
-    if (i == 2) { struct sched_param none = {0}; sched_setscheduler(0, SCHED_BATCH, &none); }
-    pthread_barrier_wait(&tell); while (!go) usleep(1000); pthread_barrier_wait(&tell); return 0;
+	long i = (long)x; numbers[i] = gettid(); char name[16]; snprintf(name, sizeof name, "number %ld", i);
+	prctl(PR_SET_NAME, name); setpriority(PRIO_PROCESS, 0, i);
+	cpu_set_t one; CPU_ZERO(&one); CPU_SET(0, &one); if (i == 1) sched_setaffinity(0, sizeof one, &one);
+	if (i == 2) { struct sched_param none = {0}; sched_setscheduler(0, SCHED_BATCH, &none); }
+	pthread_barrier_wait(&tell); while (!go) usleep(1000); pthread_barrier_wait(&tell); return 0;
 }
 int main(void) {
-    pthread_barrier_init(&tell, 0, OTHERS + 1); all[0] = pthread_self();
-    for (long i = 1; i <= OTHERS; i++) pthread_create(all + i, 0, other, (void *)i);
-    pthread_barrier_wait(&tell); READY; numbers[0] = getpid(); prctl(PR_SET_NAME, "number 0");
-    pthread_setname_np(all[3], "renamed");
-    cpu_set_t cpus; sched_getaffinity(0, sizeof cpus, &cpus); int count = CPU_COUNT(&cpus);
-    for (int i = 0; i <= OTHERS; i++) {
-        char path[64], name[32] = "none"; snprintf(path, sizeof path, "/proc/self/task/%d/comm", numbers[i]);
-        int f = open(path, O_RDONLY); if (f >= 0) { name[read(f, name, 31)] = 0; close(f); }
-        CPU_ZERO(&cpus); sched_getaffinity(numbers[i], sizeof cpus, &cpus);
-        printf("%d %d %d %d %s", getpriority(PRIO_PROCESS, numbers[i]), sched_getscheduler(numbers[i]), CPU_COUNT(&cpus) == count,
-            pthread_kill(all[i], 0), name);
-    }
-    go = 1; pthread_barrier_wait(&tell); for (int i = 1; i <= OTHERS; i++) pthread_join(all[i], 0);
+	pthread_barrier_init(&tell, 0, OTHERS + 1); all[0] = pthread_self();
+	for (long i = 1; i <= OTHERS; i++) pthread_create(all + i, 0, other, (void *)i);
+	pthread_barrier_wait(&tell); READY; numbers[0] = getpid(); prctl(PR_SET_NAME, "number 0");
+	pthread_setname_np(all[3], "renamed");
+	cpu_set_t cpus; sched_getaffinity(0, sizeof cpus, &cpus); int count = CPU_COUNT(&cpus);
+	for (int i = 0; i <= OTHERS; i++) {
+		char path[64], name[32] = "none"; snprintf(path, sizeof path, "/proc/self/task/%d/comm", numbers[i]);
+		int f = open(path, O_RDONLY); if (f >= 0) { name[read(f, name, 31)] = 0; close(f); }
+		CPU_ZERO(&cpus); sched_getaffinity(numbers[i], sizeof cpus, &cpus);
+		printf("%d %d %d %d %s", getpriority(PRIO_PROCESS, numbers[i]), sched_getscheduler(numbers[i]), CPU_COUNT(&cpus) == count,
+			pthread_kill(all[i], 0), name);
+	}
+	go = 1; pthread_barrier_wait(&tell); for (int i = 1; i <= OTHERS; i++) pthread_join(all[i], 0);
 }
 "#,
 	)
@@ -105,11 +105,11 @@ fn the_number_that_a_program_has_noted_is_nobody_elses() {
 		r#"
 static int noted;
 int main(int argc, char **argv) {
-    another();
-    noted = getpid(); int fd = open(argv[1], O_CREAT | O_WRONLY, 0600); dprintf(fd, "%d\n", noted); close(fd);
-    while (access(argv[2], F_OK)) usleep(1000);
-    READY;
-    int killed = kill(noted, 0); printf("%d %d\n", killed, errno == ESRCH); return 0;
+	another();
+	noted = getpid(); int fd = open(argv[1], O_CREAT | O_WRONLY, 0600); dprintf(fd, "%d\n", noted); close(fd);
+	while (access(argv[2], F_OK)) usleep(1000);
+	READY;
+	int killed = kill(noted, 0); printf("%d %d\n", killed, errno == ESRCH); return 0;
 }
 "#,
 	);
@@ -142,11 +142,11 @@ fn the_time_that_a_template_waits_has_not_passed_in_clones() {
 		r#"
 static long long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000ll + t.tv_nsec; }
 int main(void) {
-    another();
-    int fd = timerfd_create(CLOCK_MONOTONIC, 0); struct itimerspec it = {{0, 1000000}, {0, 1000000}}; timerfd_settime(fd, 0, &it, 0);
-    READY;
-    uint64_t ticks; read(fd, &ticks, 8);
-    printf("%lld %lu\n", now(), (unsigned long)ticks); return 0;
+	another();
+	int fd = timerfd_create(CLOCK_MONOTONIC, 0); struct itimerspec it = {{0, 1000000}, {0, 1000000}}; timerfd_settime(fd, 0, &it, 0);
+	READY;
+	uint64_t ticks; read(fd, &ticks, 8);
+	printf("%lld %lu\n", now(), (unsigned long)ticks); return 0;
 }
 "#,
 	);

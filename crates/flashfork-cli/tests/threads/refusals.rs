@@ -230,16 +230,16 @@ static struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 static struct sock_fprog filter = {1, &allow};
 /* Has a thread do it. */
 #define OF_THREAD(...) void *own(void *x) { __VA_ARGS__; done = 1; for (;;) pause(); } pthread_t u; \
-    pthread_create(&u, 0, own, 0); for (int i = 0; !done && i < 1000; i++) usleep(1000)
+	pthread_create(&u, 0, own, 0); for (int i = 0; !done && i < 1000; i++) usleep(1000)
 static void lock_recursive(pthread_mutex_t *m) {
-    pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(m, &how); pthread_mutex_lock(m);
+	pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(m, &how); pthread_mutex_lock(m);
 }
 static void send_file(int to, int fd) {
-    char byte = 'x', control[CMSG_SPACE(sizeof fd)]; struct iovec v = {&byte, 1};
-    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m); *c = (struct cmsghdr){CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
-    memcpy(CMSG_DATA(c), &fd, sizeof fd); sendmsg(to, &m, 0);
+	char byte = 'x', control[CMSG_SPACE(sizeof fd)]; struct iovec v = {&byte, 1};
+	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m); *c = (struct cmsghdr){CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
+	memcpy(CMSG_DATA(c), &fd, sizeof fd); sendmsg(to, &m, 0);
 }
 "#;
 	for (statement, reason) in all {
@@ -295,21 +295,21 @@ fn a_mutex_that_the_main_thread_holds_is_known_from_what_looks_like_one_by_chanc
 			r#"
 static pthread_mutex_t m; static pthread_cond_t c = PTHREAD_COND_INITIALIZER; static volatile int waiting, words[12];
 static void *waiter(void *x) {{
-    pthread_mutex_lock(&m); waiting++; pthread_cond_wait(&c, &m); pthread_mutex_unlock(&m); return 0;
+	pthread_mutex_lock(&m); waiting++; pthread_cond_wait(&c, &m); pthread_mutex_unlock(&m); return 0;
 }}
 int main(void) {{
-    pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&m, &how); pthread_t t[2];
-    for (int i = 0; i < 2; i++) pthread_create(t + i, 0, waiter, 0);
-    for (int all = 0; all < 2;) {{ pthread_mutex_lock(&m); all = waiting; if (all < 2) {{ pthread_mutex_unlock(&m); usleep(1000); }} }}
-    volatile int *like = (int *)(((uintptr_t)words + 7) & ~7ul);
-    like[0] = 1, like[1] = 4, like[2] = gettid(), like[3] = 18, like[4] = 1;
-    if (!{held}) pthread_mutex_unlock(&m);
-    READY;
-    if ({held}) pthread_mutex_unlock(&m);
-    pthread_mutex_lock(&m); pthread_cond_broadcast(&c); pthread_mutex_unlock(&m);
-    for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
-    puts("all came"); return 0;
+	pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&m, &how); pthread_t t[2];
+	for (int i = 0; i < 2; i++) pthread_create(t + i, 0, waiter, 0);
+	for (int all = 0; all < 2;) {{ pthread_mutex_lock(&m); all = waiting; if (all < 2) {{ pthread_mutex_unlock(&m); usleep(1000); }} }}
+	volatile int *like = (int *)(((uintptr_t)words + 7) & ~7ul);
+	like[0] = 1, like[1] = 4, like[2] = gettid(), like[3] = 18, like[4] = 1;
+	if (!{held}) pthread_mutex_unlock(&m);
+	READY;
+	if ({held}) pthread_mutex_unlock(&m);
+	pthread_mutex_lock(&m); pthread_cond_broadcast(&c); pthread_mutex_unlock(&m);
+	for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+	puts("all came"); return 0;
 }}
 "#,
 			held = i32::from(held)
@@ -341,10 +341,10 @@ static pthread_mutex_t m; static volatile int held;
 static void *owner(void *x) {{ pthread_mutex_lock(&m); held = 1; for (;;) pause(); }}
 static void *ready(void *x) {{ until_asleep(getpid()); READY; return 0; }}
 int main(void) {{
-    pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_t t;
-    {how}
-    pthread_mutex_init(&m, &how); pthread_create(&t, 0, owner, 0); while (!held) usleep(1000);
-    pthread_create(&t, 0, ready, 0); {{ {wait} }} return 0;
+	pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_t t;
+	{how}
+	pthread_mutex_init(&m, &how); pthread_create(&t, 0, owner, 0); while (!held) usleep(1000);
+	pthread_create(&t, 0, ready, 0); {{ {wait} }} return 0;
 }}
 "#
 		));
@@ -363,11 +363,11 @@ fn a_main_thread_that_has_the_robust_mutex_of_one_that_has_died_is_refused() {
 static pthread_mutex_t m;
 static void *dies(void *x) { pthread_mutex_lock(&m); return 0; }
 int main(void) {
-    pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_t t;
-    pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST); pthread_mutex_init(&m, &how);
-    pthread_create(&t, 0, dies, 0); pthread_join(t, 0); another();
-    if (pthread_mutex_lock(&m) != EOWNERDEAD) return 1;
-    READY;
+	pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_t t;
+	pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST); pthread_mutex_init(&m, &how);
+	pthread_create(&t, 0, dies, 0); pthread_join(t, 0); another();
+	if (pthread_mutex_lock(&m) != EOWNERDEAD) return 1;
+	READY;
 }
 "#,
 	);
@@ -382,14 +382,14 @@ fn a_lock_in_a_shared_file_that_a_thread_holds_is_refused() {
 static void *lock; static int kind; static volatile int held;
 static void *holder(void *x) { if (kind == 3) pthread_rwlock_wrlock(lock); else pthread_mutex_lock(lock); held = 1; for (;;) pause(); }
 int main(int argc, char **argv) {
-    kind = atoi(argv[2]); int fd = open(argv[1], O_CREAT | O_RDWR | O_TRUNC, 0600); ftruncate(fd, 4096); lock = mmap(0, 4096, 3, MAP_SHARED, fd, 0);
-    pthread_mutexattr_t m; pthread_mutexattr_init(&m); pthread_mutexattr_setpshared(&m, PTHREAD_PROCESS_SHARED);
-    if (kind == 1) pthread_mutexattr_settype(&m, PTHREAD_MUTEX_RECURSIVE);
-    if (kind == 2) pthread_mutexattr_setrobust(&m, PTHREAD_MUTEX_ROBUST);
-    pthread_rwlockattr_t r; pthread_rwlockattr_init(&r); pthread_rwlockattr_setpshared(&r, PTHREAD_PROCESS_SHARED);
-    if (kind == 3) pthread_rwlock_init(lock, &r); else pthread_mutex_init(lock, &m);
-    pthread_t t = thread_of(holder); while (!held) usleep(1000);
-    READY; return 0;
+	kind = atoi(argv[2]); int fd = open(argv[1], O_CREAT | O_RDWR | O_TRUNC, 0600); ftruncate(fd, 4096); lock = mmap(0, 4096, 3, MAP_SHARED, fd, 0);
+	pthread_mutexattr_t m; pthread_mutexattr_init(&m); pthread_mutexattr_setpshared(&m, PTHREAD_PROCESS_SHARED);
+	if (kind == 1) pthread_mutexattr_settype(&m, PTHREAD_MUTEX_RECURSIVE);
+	if (kind == 2) pthread_mutexattr_setrobust(&m, PTHREAD_MUTEX_ROBUST);
+	pthread_rwlockattr_t r; pthread_rwlockattr_init(&r); pthread_rwlockattr_setpshared(&r, PTHREAD_PROCESS_SHARED);
+	if (kind == 3) pthread_rwlock_init(lock, &r); else pthread_mutex_init(lock, &m);
+	pthread_t t = thread_of(holder); while (!held) usleep(1000);
+	READY; return 0;
 }
 "#,
 	);
@@ -415,9 +415,9 @@ fn private_huge_pages_are_refused_in_both_kinds_of_template() {
 	let program = Program::new(
 		r#"
 int main(int argc, char **argv) {
-    if (argc < 2) another();
-    char *page = mmap(0, 2 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0); if (page == MAP_FAILED) return 77;
-    *page = 5; READY; *page = 6; return 0;
+	if (argc < 2) another();
+	char *page = mmap(0, 2 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0); if (page == MAP_FAILED) return 77;
+	*page = 5; READY; *page = 6; return 0;
 }
 "#,
 	);

@@ -50,21 +50,21 @@ const GIVES_UP: &str = r#"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 int main(int argc, char **argv) {
-    setgroups(0, 0); setgid(65534); setuid(65534); prctl(PR_SET_DUMPABLE, 1);
-    if (argc > 3) {
-        struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW); struct sock_fprog all = {1, &allow};
-        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all);
-    }
-    another();
-    int found = 0; DIR *d = opendir("/proc"); struct dirent *e;
-    while ((e = readdir(d))) {
-        int pid = atoi(e->d_name); char name[64]; sprintf(name, "/proc/%d/mem", pid);
-        if (pid > 0 && pid != getpid()) found += open(name, O_RDWR) >= 0 || !kill(pid, 0) || !ptrace(PTRACE_SEIZE, pid, 0, 0);
-    }
-    closedir(d);
-    int fd = open(argv[1], O_WRONLY); dprintf(fd, "%d\n", found); close(fd);
-    while (access(argv[2], F_OK)) usleep(1000);
-    READY; return 0;
+	setgroups(0, 0); setgid(65534); setuid(65534); prctl(PR_SET_DUMPABLE, 1);
+	if (argc > 3) {
+		struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW); struct sock_fprog all = {1, &allow};
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all);
+	}
+	another();
+	int found = 0; DIR *d = opendir("/proc"); struct dirent *e;
+	while ((e = readdir(d))) {
+		int pid = atoi(e->d_name); char name[64]; sprintf(name, "/proc/%d/mem", pid);
+		if (pid > 0 && pid != getpid()) found += open(name, O_RDWR) >= 0 || !kill(pid, 0) || !ptrace(PTRACE_SEIZE, pid, 0, 0);
+	}
+	closedir(d);
+	int fd = open(argv[1], O_WRONLY); dprintf(fd, "%d\n", found); close(fd);
+	while (access(argv[2], F_OK)) usleep(1000);
+	READY; return 0;
 }
 "#;
 

@@ -13,40 +13,40 @@ import java.util.*;
 import java.util.concurrent.*;
 
 public class Main {
-    static byte[][] live = new byte[40][];
+	static byte[][] live = new byte[40][];
 
-    static long work(ExecutorService pool, int from) throws Exception {
-        List<Future<Long>> all = new ArrayList<>();
-        for (int i = 0; i < 32; i++) {
-            int k = from + i;
-            all.add(pool.submit(() -> { long s = 0; for (int j = 0; j < 20000; j++) s = s * 31 + (j ^ k); return s; }));
-        }
-        long sum = 0;
-        for (Future<Long> one : all) sum = sum * 17 + one.get();
-        return sum;
-    }
+	static long work(ExecutorService pool, int from) throws Exception {
+		List<Future<Long>> all = new ArrayList<>();
+		for (int i = 0; i < 32; i++) {
+			int k = from + i;
+			all.add(pool.submit(() -> { long s = 0; for (int j = 0; j < 20000; j++) s = s * 31 + (j ^ k); return s; }));
+		}
+		long sum = 0;
+		for (Future<Long> one : all) sum = sum * 17 + one.get();
+		return sum;
+	}
 
-    public static void main(String[] arguments) throws Exception {
-        for (int i = 0; i < live.length; i++) { live[i] = new byte[1 << 20]; Arrays.fill(live[i], (byte) i); }
-        ExecutorService pool = Executors.newFixedThreadPool(4);
-        long before = work(pool, 0);
-        CountDownLatch latch = new CountDownLatch(1);
-        Thread waits = new Thread(() -> { try { latch.await(); } catch (InterruptedException e) { } }, "waits");
-        waits.start();
-        System.out.println("warm");
-        System.out.flush();
-        Thread.sleep(500);
-        long sum = 0;
-        for (byte[] one : live) for (int j = 0; j < one.length; j += 512) sum += one[j];
-        for (int i = 0; i < 200; i++) live[i % live.length] = new byte[1 << 20];
-        System.gc();
-        long after = work(pool, 1);
-        latch.countDown();
-        waits.join();
-        pool.shutdown();
-        System.out.println(before + " " + after + " " + sum + " " + pool.awaitTermination(1, TimeUnit.MINUTES));
-        System.exit(3);
-    }
+	public static void main(String[] arguments) throws Exception {
+		for (int i = 0; i < live.length; i++) { live[i] = new byte[1 << 20]; Arrays.fill(live[i], (byte) i); }
+		ExecutorService pool = Executors.newFixedThreadPool(4);
+		long before = work(pool, 0);
+		CountDownLatch latch = new CountDownLatch(1);
+		Thread waits = new Thread(() -> { try { latch.await(); } catch (InterruptedException e) { } }, "waits");
+		waits.start();
+		System.out.println("warm");
+		System.out.flush();
+		Thread.sleep(500);
+		long sum = 0;
+		for (byte[] one : live) for (int j = 0; j < one.length; j += 512) sum += one[j];
+		for (int i = 0; i < 200; i++) live[i % live.length] = new byte[1 << 20];
+		System.gc();
+		long after = work(pool, 1);
+		latch.countDown();
+		waits.join();
+		pool.shutdown();
+		System.out.println(before + " " + after + " " + sum + " " + pool.awaitTermination(1, TimeUnit.MINUTES));
+		System.exit(3);
+	}
 }
 "#;
 
@@ -90,21 +90,21 @@ const ask = n => new Promise(done => { worker.once('message', done); worker.post
 const server = http.createServer((_, answer) => answer.end('answer'));
 const fetch = port => new Promise(done => http.get({ host: '127.0.0.1', port, agent: false }, a => { let s = ''; a.on('data', d => s += d); a.on('end', () => done(s)); }));
 server.listen(0, '127.0.0.1', async () => {
-    const first = await ask(7);
-    const port = server.address().port;
-    await fetch(port);
-    console.log('warm');
-    setTimeout(async () => {
-        let sum = 0; for (const one of live) sum += one.i + one.s.length;
-        const all = await Promise.all([ask(9), fs.promises.readFile('/proc/self/comm', 'utf8'),
-            new Promise(d => zlib.deflate('a'.repeat(10000), (_, b) => d(b.length))),
-            new Promise(d => crypto.pbkdf2('p', 's', 1000, 16, 'sha1', (_, k) => d(k.toString('hex'))))]);
-        const own = http.createServer((_, a) => a.end('own')).listen(0, '127.0.0.1', async () => {
-            console.log(first, sum, all[0], all[2], all[3], await fetch(own.address().port));
-            console.error(crypto.randomBytes(16).toString('hex'));
-            process.exit(4);
-        });
-    }, 500);
+	const first = await ask(7);
+	const port = server.address().port;
+	await fetch(port);
+	console.log('warm');
+	setTimeout(async () => {
+		let sum = 0; for (const one of live) sum += one.i + one.s.length;
+		const all = await Promise.all([ask(9), fs.promises.readFile('/proc/self/comm', 'utf8'),
+			new Promise(d => zlib.deflate('a'.repeat(10000), (_, b) => d(b.length))),
+			new Promise(d => crypto.pbkdf2('p', 's', 1000, 16, 'sha1', (_, k) => d(k.toString('hex'))))]);
+		const own = http.createServer((_, a) => a.end('own')).listen(0, '127.0.0.1', async () => {
+			console.log(first, sum, all[0], all[2], all[3], await fetch(own.address().port));
+			console.error(crypto.randomBytes(16).toString('hex'));
+			process.exit(4);
+		});
+	}, 500);
 });
 "#;
 

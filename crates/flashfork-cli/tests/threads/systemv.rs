@@ -17,13 +17,13 @@ fn objects_of_system_v_that_are_the_programs_own_are_refused() {
 		let program = Program::new(&format!(
 			r#"
 int main(int count, char **all) {{
-    int kind = 's', id;
-    if (count == 3) {{
-        kind = all[1][0]; id = atoi(all[2]);
-        return kind == 's' ? semctl(id, 0, IPC_RMID) : kind == 'q' ? msgctl(id, IPC_RMID, 0) : shmctl(id, IPC_RMID, 0);
-    }}
-    another(); {statement}
-    printf("%c %d\n", kind, id); fflush(stdout); READY; return 0;
+	int kind = 's', id;
+	if (count == 3) {{
+		kind = all[1][0]; id = atoi(all[2]);
+		return kind == 's' ? semctl(id, 0, IPC_RMID) : kind == 'q' ? msgctl(id, IPC_RMID, 0) : shmctl(id, IPC_RMID, 0);
+	}}
+	another(); {statement}
+	printf("%c %d\n", kind, id); fflush(stdout); READY; return 0;
 }}
 "#
 		));

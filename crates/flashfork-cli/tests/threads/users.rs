@@ -11,17 +11,17 @@ const NOBODY: u32 = 65534;
 
 const PROGRAM: &str = r#"
 int main(int argc, char **argv) {
-    another();
-    flashfork_ready(&argc, &argv);
-    DIR *d = opendir("/proc/self/task"); struct dirent *e;
-    while ((e = readdir(d))) {
-        if (e->d_name[0] == '.') continue;
-        char path[300], text[256]; snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
-        FILE *f = fopen(path, "r");
-        while (fgets(text, sizeof text, f)) if (!strncmp(text, "Cap", 3) && strtoull(text + 7, 0, 16)) fputs(text, stdout);
-        fclose(f);
-    }
-    printf("%d %d\n", getuid(), getgid());
+	another();
+	flashfork_ready(&argc, &argv);
+	DIR *d = opendir("/proc/self/task"); struct dirent *e;
+	while ((e = readdir(d))) {
+		if (e->d_name[0] == '.') continue;
+		char path[300], text[256]; snprintf(path, sizeof path, "/proc/self/task/%s/status", e->d_name);
+		FILE *f = fopen(path, "r");
+		while (fgets(text, sizeof text, f)) if (!strncmp(text, "Cap", 3) && strtoull(text + 7, 0, 16)) fputs(text, stdout);
+		fclose(f);
+	}
+	printf("%d %d\n", getuid(), getgid());
 }
 "#;
 
@@ -97,13 +97,13 @@ fn a_deleted_file_that_an_ordinary_user_can_not_read_is_refused() {
 	let Some(other) = Other::new() else { return };
 	let source = r#"
 int main(int argc, char **argv) {
-    char n[] = "/tmp/ff-XXXXXX"; int fd = mkstemp(n), written = fd < 0 ? -1 : open(n, O_WRONLY);
-    if (written < 0 || fchmod(fd, 0200) || unlink(n) || write(fd, "text", 4) != 4 || close(fd)) {
-        perror(n);
-        return 1;
-    }
-    another();
-    flashfork_ready(&argc, &argv);
+	char n[] = "/tmp/ff-XXXXXX"; int fd = mkstemp(n), written = fd < 0 ? -1 : open(n, O_WRONLY);
+	if (written < 0 || fchmod(fd, 0200) || unlink(n) || write(fd, "text", 4) != 4 || close(fd)) {
+		perror(n);
+		return 1;
+	}
+	another();
+	flashfork_ready(&argc, &argv);
 }
 "#;
 	other.place.program("unreadable", source);
@@ -117,10 +117,10 @@ fn no_clone_has_pipes_with_less_room_than_the_programs() {
 	let Some(other) = Other::new() else { return };
 	let source = r#"
 int main(void) {
-    int p[2]; for (int i = 0; i < 40; i++) { pipe(p); fcntl(*p, 1031, 1 << 20); }
-    int had = fcntl(*p, 1032);
-    flashfork_ready(0, 0);
-    return fcntl(*p, 1032) < had;
+	int p[2]; for (int i = 0; i < 40; i++) { pipe(p); fcntl(*p, 1031, 1 << 20); }
+	int had = fcntl(*p, 1032);
+	flashfork_ready(0, 0);
+	return fcntl(*p, 1032) < had;
 }
 "#;
 	other.place.program("piped", source);
@@ -137,10 +137,10 @@ fn functions_for_clones_of_an_ordinary_user_run() {
 static int ran;
 static int renew(void *x) { ran++; return 0; }
 int main(int argc, char **argv) {
-    another();
-    flashfork_on_clone(renew, 0);
-    flashfork_ready(&argc, &argv);
-    printf("%d\n", ran);
+	another();
+	flashfork_on_clone(renew, 0);
+	flashfork_ready(&argc, &argv);
+	printf("%d\n", ran);
 }
 "#;
 	other.place.program("hooked", source);

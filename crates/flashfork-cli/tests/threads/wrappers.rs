@@ -9,9 +9,9 @@ const TELLS: &str = r#"
 static char **given; static int count;
 static void *other(void *x) { (void)x; READY; printf("%d %s %s\n", count, given[1], getenv("SET")); return 0; }
 int main(int argc, char **argv) {
-    (count = argc, given = argv);
-    pthread_t t = thread_of(other); pthread_join(t, 0);
-    printf("main\n"); return 3;
+	(count = argc, given = argv);
+	pthread_t t = thread_of(other); pthread_join(t, 0);
+	printf("main\n"); return 3;
 }"#;
 
 #[test]
@@ -77,10 +77,10 @@ fn a_wrapper_without_the_shim_or_that_waits_is_told() {
 fn an_exec_that_fails_changes_nothing() {
 	let program = Program::new(
 		r#"int main(void) {
-    char *arguments[] = {"no", NULL};
-    for (int i = 0; i < 300; i++) if (execv("/no/such/file", arguments) != -1 || errno != ENOENT) return 1;
-    if (execv("/bin/sh/", arguments) != -1 || execvp("no-such-program", arguments) != -1) return 1;
-    printf("before\n"); READY; printf("%s\n", getenv("FLASHFORK_WARM") ? "told" : "not told"); return 0;
+	char *arguments[] = {"no", NULL};
+	for (int i = 0; i < 300; i++) if (execv("/no/such/file", arguments) != -1 || errno != ENOENT) return 1;
+	if (execv("/bin/sh/", arguments) != -1 || execvp("no-such-program", arguments) != -1) return 1;
+	printf("before\n"); READY; printf("%s\n", getenv("FLASHFORK_WARM") ? "told" : "not told"); return 0;
 }"#,
 	);
 	program.warm(&[]);

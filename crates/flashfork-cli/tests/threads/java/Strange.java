@@ -2,20 +2,20 @@ import java.security.*;
 
 /** Has a generator that nobody knows. */
 public class Strange {
-    static class Service extends SecureRandomSpi {
-        protected void engineSetSeed(byte[] seed) {}
-        protected void engineNextBytes(byte[] bytes) {}
-        protected byte[] engineGenerateSeed(int count) { return new byte[count]; }
-    }
+	static class Service extends SecureRandomSpi {
+		protected void engineSetSeed(byte[] seed) {}
+		protected void engineNextBytes(byte[] bytes) {}
+		protected byte[] engineGenerateSeed(int count) { return new byte[count]; }
+	}
 
-    static class Own extends SecureRandom {
-        Own() { super(new Service(), null); }
-    }
+	static class Own extends SecureRandom {
+		Own() { super(new Service(), null); }
+	}
 
-    static Object kept;
+	static Object kept;
 
-    public static void main(String[] arguments) throws Exception {
-        kept = new Own();
-        flashfork.Flashfork.ready(arguments);
-    }
+	public static void main(String[] arguments) throws Exception {
+		kept = new Own();
+		flashfork.Flashfork.ready(arguments);
+	}
 }
