@@ -56,7 +56,7 @@ fn made(words: &[&str]) -> String {
 fn as_in_documents(line: &str) -> String {
 	let line = line.trim_end();
 	if line.starts_with('─') {
-		"-".repeat(line.chars().count().min(24))
+		"-".repeat(line.chars().count().min(3))
 	} else if line.starts_with(' ') || line.contains("  ") {
 		line.to_owned()
 	} else {

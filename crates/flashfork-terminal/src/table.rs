@@ -2,11 +2,13 @@
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
-/// Renders `rows` under `headers`; the first `text_columns` are aligned left, the figures after them right.
+/// Renders `rows` under `headers`, two spaces between columns; the first `text_columns` are aligned left, the figures
+/// after them right.
 pub fn render(headers: &[&str], rows: &[Vec<String>], text_columns: usize) -> String {
-	let rule = LineStyle::none().fill('─').junction('─');
 	let mut table = Table::new();
-	table.load_style(TableStyle::new().header_separator(rule)).set_header(headers.iter().copied());
+	table
+		.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─')))
+		.set_header(headers.iter().copied());
 	for row in rows {
 		table.add_row(row);
 	}
