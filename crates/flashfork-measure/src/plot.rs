@@ -3,7 +3,7 @@
 mod compact;
 mod labels;
 
-pub use compact::compact;
+pub use compact::{compact, dashed};
 pub use labels::apart;
 
 use std::{error::Error, ops::Range};
@@ -228,7 +228,7 @@ impl Plot {
 				axes.draw_series(LineSeries::new(places(), ink.stroke_width(2)))?;
 			}
 			Style::Dashed => {
-				axes.draw_series(DashedLineSeries::new(places(), 6, 4, ink.stroke_width(2)))?;
+				axes.draw_series(LineSeries::new(places(), dashed(ink)))?;
 			}
 			Style::Points => {}
 			Style::Bars => {

@@ -51,7 +51,7 @@ impl Chart<'_> {
 			if let Some(empty) = self.series.empty {
 				let sizes = self.sizes();
 				let ends = [(sizes.start, empty), (sizes.end, empty)];
-				axes.draw_series(DashedLineSeries::new(ends, 6, 4, FAINT_INK.stroke_width(2)))?;
+				axes.draw_series(LineSeries::new(ends, plot::dashed(FAINT_INK)))?;
 			}
 			for line in &self.series.lines {
 				draw_line(&mut axes, line)?;

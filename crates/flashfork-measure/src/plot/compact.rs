@@ -1,6 +1,15 @@
 //! SVG in fewer bytes that look the same: pictures are kept beside the records they are drawn from.
 
+use plotters::prelude::*;
 use std::fmt::Write;
+
+/// The opacity by which a line says that it is dashed: plotters would draw it dash by dash.
+const DASHED: f64 = 0.99;
+
+/// Of a dashed line in a picture that becomes [`compact`].
+pub fn dashed(ink: RGBColor) -> ShapeStyle {
+	ink.mix(DASHED).stroke_width(2)
+}
 
 /// What labels are written in, unless something else is said.
 const FONT: [&str; 2] = [r#" font-family="sans-serif""#, r##" fill="#222""##];
@@ -9,19 +18,21 @@ const FONT: [&str; 2] = [r#" font-family="sans-serif""#, r##" fill="#222""##];
 const DEFAULTS: [&str; 4] = [r#" opacity="1""#, r#" stroke-width="1""#, r#" text-anchor="start""#, r#" stroke="none""#];
 
 /// Leaves out of plotters' SVG what says nothing: attributes that are so anyway, digits behind a hundredth of a pixel,
-/// line ends around a label. What it says many times is said once: font and color of labels, a dashed line, which comes
-/// dash by dash, a box with a border, which comes as two, and what boxes or labels in a row look like.
+/// line ends around a label. What it says many times is said once: font and color of labels, lines of one look, a box
+/// with a border, which comes as two, and what boxes or labels in a row look like. [`dashed`] lines become so.
 pub fn compact(svg: &str) -> String {
 	let mut out = String::with_capacity(svg.len());
+	let of_dashed = format!(r#" opacity="{DASHED}""#);
 	let short = |line: &str| {
 		let line = line.replace("#222222", "#222").replace("#FFFFFF", "#FFF");
+		let line = line.replace(&of_dashed, r#" stroke-dasharray="6 4""#);
 		DEFAULTS.iter().chain(&FONT).fold(line, |line, default| line.replace(default, ""))
 	};
 	let mut lines = svg.lines().map(|line| hundredths(&short(line))).peekable();
 	while let Some(line) = lines.next() {
-		if let Some((style, first)) = dash(&line) {
+		if let Some((style, first)) = stroke(&line) {
 			let mut path = format!("M{first}");
-			while let Some(next) = lines.peek().and_then(|line| dash(line)).filter(|(other, _)| *other == style) {
+			while let Some(next) = lines.peek().and_then(|line| stroke(line)).filter(|(other, _)| *other == style) {
 				path.extend(["M", &next.1]);
 				lines.next();
 			}
@@ -104,7 +115,7 @@ fn attribute<'a>(rest: &mut &'a str, name: &str) -> Option<&'a str> {
 	Some(value)
 }
 
-fn dash(line: &str) -> Option<(String, String)> {
+fn stroke(line: &str) -> Option<(String, String)> {
 	if let Some((style, ends)) = line.strip_prefix("<line ").and_then(|rest| rest.split_once(" x1=\"")) {
 		let numbers: Vec<&str> = ends.split('"').step_by(2).collect();
 		let [x1, y1, x2, y2] = numbers[..] else { return None };
@@ -158,6 +169,7 @@ mod tests {
 <polyline fill="none" opacity="1" stroke="#595959" stroke-width="1" points="95,332 95,337 "/>
 <polyline fill="none" opacity="1" stroke="#000000" stroke-width="1" points="95,332 95,337 "/>
 <line opacity="1" stroke="#000000" stroke-width="1" x1="1" y1="2" x2="3" y2="4"/>
+<polyline fill="none" opacity="0.99" stroke="#000000" stroke-width="2" points="1,2 3,4 "/>
 <circle cx="1" cy="4" r="3" opacity="1" fill="#222222" stroke="none"/>
 <circle cx="2" cy="4" r="3" opacity="1" fill="#222222" stroke="none"/>
 <circle cx="3" cy="4" r="3" opacity="0.5" fill="#222222"/>
@@ -176,6 +188,7 @@ mod tests {
 <text x="8" y="8" font-size="9.67">1.2345 ms</text>
 <path fill="none" stroke="#595959" d="M90,332 90,337M95,332 95,337"/>
 <path fill="none" stroke="#000000" d="M95,332 95,337M1,2 3,4"/>
+<path fill="none" stroke-dasharray="6 4" stroke="#000000" stroke-width="2" d="M1,2 3,4"/>
 <circle cx="1" cy="4" r="3"/>
 <circle cx="2" cy="4" r="3"/>
 <circle cx="3" cy="4" r="3" opacity="0.5"/>
