@@ -14,9 +14,9 @@ mod report;
 use std::{cell::Cell as Counter, rc::Rc};
 
 use super::serve::{Client, Server, Way, lambda_python};
-use crate::prelude::*;
+use crate::{prelude::*, subjects::clients::share_out};
 use job::Job;
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::LocalSet;
 
 pub const EXPERIMENT: &str = "serve-jobs";
 
@@ -106,27 +106,14 @@ async fn visit(
 		}
 		ready.push(kinds);
 	}
-	let end = next.get() + jobs;
 	let begin = Instant::now();
-	let mut asking = JoinSet::new();
-	for mut kinds in ready {
-		let next = Rc::clone(next);
-		asking.spawn_local(async move {
-			let mut taken = Vec::new();
-			while next.get() < end {
-				let number = next.replace(next.get() + 1);
-				let count = kinds.len();
-				let (job, client) = &mut kinds[number as usize % count];
-				let call = client.call(number).await?;
-				taken.push((*job, call.answered.saturating_sub(call.asked) as f64 / 1e3));
-			}
-			Ok::<_, BenchError>(taken)
-		});
-	}
-	let mut taken = Vec::new();
-	while let Some(done) = asking.join_next().await {
-		taken.extend(done.map_err(BenchError::unable)??);
-	}
+	let ask = async |kinds: &mut Vec<(Job, Client)>, number: u64| {
+		let count = kinds.len();
+		let (job, client) = &mut kinds[number as usize % count];
+		let call = client.call(number).await?;
+		Ok((*job, call.answered.saturating_sub(call.asked) as f64 / 1e3))
+	};
+	let taken = share_out(ready, jobs, next, ask).await?;
 	let rate = taken.len() as f64 / begin.elapsed().as_secs_f64();
 	let of = |job| taken.iter().filter(move |(kind, _)| *kind == job).map(|(_, us)| *us).collect();
 	Ok(Job::all().map(|job| (Measure::Job(job), of(job))).chain([(Measure::Rate, vec![rate])]).collect())

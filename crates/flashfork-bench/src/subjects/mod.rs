@@ -1,6 +1,7 @@
 //! What is measured: processes that hold memory in one way or another, the engines that clone them, and what they are
 //! made of. Experiments share these; none of them knows an experiment.
 
+pub mod clients;
 pub mod clock;
 pub mod command;
 pub mod cpu;

@@ -9,14 +9,14 @@ use flashfork_measure::stats::quantile;
 use futures_util::StreamExt;
 use hyper::body::Bytes;
 use tokio::runtime::Runtime;
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::LocalSet;
 use tokio::time::sleep;
 
 use super::http::{Asked, Http};
 use super::ray::Ray;
 use super::site::{NODES, Site};
 use super::{CLIENT, ClusterOptions, EXPERIMENT, health, wire};
-use crate::prelude::*;
+use crate::{prelude::*, subjects::clients::share_out};
 
 /// Where there is one, the pause before a call.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -251,38 +251,24 @@ async fn load(cell: Cell, calls: usize, place: &Place<'_>) -> Result<Visit<Measu
 	for client in 0..place.clients {
 		ready.push(Http::to(place.site, client % NODES).await?);
 	}
-	let end = place.next.get() + calls as u64;
 	let begin = Instant::now();
-	let mut asking = JoinSet::new();
-	for mut http in ready {
-		let next = Rc::clone(&place.next);
-		asking.spawn_local(async move {
-			let (mut taken, mut failed) = (Vec::new(), 0);
-			while next.get() < end {
-				let number = next.replace(next.get() + 1);
-				let begin = Instant::now();
-				let told = http.ask(cell.called(), Asked::Call, event(number)).await?;
-				if told.status == 200 && !told.failed {
-					taken.push(micros(begin));
-					is_answer(&told.body, number)?;
-				} else {
-					failed += 1;
-				}
-			}
-			Ok::<_, BenchError>((taken, failed))
-		});
-	}
-	let (mut taken, mut failed) = (Vec::new(), 0);
-	while let Some(done) = asking.join_next().await {
-		let done = done.map_err(BenchError::unable)??;
-		taken.extend(done.0);
-		failed += done.1;
-	}
+	let ask = async move |http: &mut Http, number| {
+		let begin = Instant::now();
+		let told = http.ask(cell.called(), Asked::Call, event(number)).await?;
+		let answer = (told.status == 200 && !told.failed).then_some(micros(begin));
+		if answer.is_some() {
+			is_answer(&told.body, number)?;
+		}
+		Ok(answer)
+	};
+	let all = share_out(ready, calls as u64, &place.next, ask).await?;
+	let taken: Vec<f64> = all.iter().flatten().copied().collect();
 	let rate = taken.len() as f64 / begin.elapsed().as_secs_f64();
 	let mut sorted = taken.clone();
 	sorted.sort_unstable_by(f64::total_cmp);
 	let tail = quantile(&sorted, 0.99);
-	let figures = [(Measure::Tail, tail), (Measure::Rate, rate), (Measure::Failed, f64::from(failed))];
+	let failed = (all.len() - taken.len()) as f64;
+	let figures = [(Measure::Tail, tail), (Measure::Rate, rate), (Measure::Failed, failed)];
 	Ok([(Measure::Whole, taken)].into_iter().chain(figures.map(|(measure, one)| (measure, vec![one]))).collect())
 }
 

@@ -7,9 +7,9 @@ use super::function::Function;
 use super::server::Server;
 use super::{EXPERIMENT, ServeOptions};
 use crate::prelude::*;
-use crate::subjects::command::last_line;
+use crate::subjects::{clients::share_out, command::last_line};
 use flashfork_measure::stats::quantile;
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::LocalSet;
 
 /// The functions', which is the default.
 const HANDLER: &str = "lambda_function.lambda_handler";
@@ -140,24 +140,8 @@ async fn visit(
 	for _ in 0..clients {
 		ready.push(Client::new(cell.way, server, called).await?);
 	}
-	let end = next.get() + calls;
 	let begin = Instant::now();
-	let mut asking = JoinSet::new();
-	for mut client in ready {
-		let next = Rc::clone(next);
-		asking.spawn_local(async move {
-			let mut taken = Vec::new();
-			while next.get() < end {
-				let number = next.replace(next.get() + 1);
-				taken.push(client.call(number).await?);
-			}
-			Ok::<Vec<Taken>, BenchError>(taken)
-		});
-	}
-	let mut taken = Vec::new();
-	while let Some(done) = asking.join_next().await {
-		taken.extend(done.map_err(BenchError::unable)??);
-	}
+	let taken = share_out(ready, calls, next, async |client: &mut Client, number| client.call(number).await).await?;
 	Ok(figures(&taken, cell.many.then(|| begin.elapsed())))
 }
 
