@@ -10,19 +10,12 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use flashfork_measure::Silent;
-use here::run_words;
+use here::{has, made, run_words};
 use libtest_mimic::Failed;
 use rustix::process::geteuid;
 
 /// One with AWS's runtime client.
-static PYTHON: LazyLock<String> = LazyLock::new(|| {
-	let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-	let mut make = Command::new(checkout.join("scripts/python-libraries"));
-	let made = make.arg("lambda").stderr(Stdio::inherit()).output().unwrap();
-	assert!(made.status.success());
-	let python = checkout.join(String::from_utf8(made.stdout).unwrap().trim());
-	python.to_str().expect("the checkout's path is text").to_owned()
-});
+static PYTHON: LazyLock<String> = LazyLock::new(|| made("python-libraries", &["lambda"]));
 
 /// How long another experiment may keep one from beginning.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -60,9 +53,10 @@ fn calls_in_all_ways_are_answered_and_what_a_killed_node_had_is_counted() -> Res
 	};
 	assert!(counted("call served") > 0.0 && counted("event served") > 0.0);
 	assert_eq!([counted("ended"), counted("lost"), counted("doubled")], [counted("event served"), 0.0, 0.0]);
-	for part in ["a function that holds 16 MB", "no HTTP, from another machine", "a node is killed", "left out: Ray"] {
-		assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
-	}
+	has(
+		&outcome.table,
+		&["a function that holds 16 MB", "no HTTP, from another machine", "a node is killed", "left out: Ray"],
+	);
 	Ok(())
 }
 

@@ -2,11 +2,10 @@
 
 mod here;
 
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use flashfork_measure::{Progress, Silent};
-use here::run_words;
+use here::{has, made, run_words};
 use libtest_mimic::Failed;
 
 /// Ctrl-C after the round that warms up and two more.
@@ -29,14 +28,9 @@ impl Progress for Rounds {
 
 /// An answer that is another call's is an error of the run.
 fn clones_processes_and_a_worker_answer_in_turn() -> Result<(), Failed> {
-	let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-	let mut make = Command::new(checkout.join("scripts/python-libraries"));
-	let made = make.arg("lambda").stderr(Stdio::inherit()).output()?;
-	assert!(made.status.success());
-	let python = checkout.join(String::from_utf8(made.stdout)?.trim());
-	let python = python.to_str().ok_or("the checkout's path is no text")?;
+	let python = made("python-libraries", &["lambda"]);
 	let mut progress = Rounds { of_calls: false, left: 3 };
-	let words = ["serve", "--python", python, "--functions", "small", "--clients", "3", "--quick"];
+	let words = ["serve", "--python", &python, "--functions", "small", "--clients", "3", "--quick"];
 	let outcome = run_words(words, &mut progress)?;
 	let find = |way: &str, clients: u32, measure: &str| {
 		let wanted = serde_json::json!({ "function": "small", "clients": clients, "measure": measure });
@@ -54,22 +48,13 @@ fn clones_processes_and_a_worker_answer_in_turn() -> Result<(), Failed> {
 		assert_eq!(find(way, clients, "rate").is_some(), clients > 1, "{way}");
 	}
 	assert!(find("describe", 1, "whole").is_some() && find("describe", 1, "begin").is_none());
-	for part in ["small, many clients: calls a second", "fresh clone", "GetFunction", "3 clients at a time"] {
-		assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
-	}
+	has(&outcome.table, &["small, many clients: calls a second", "fresh clone", "GetFunction", "3 clients at a time"]);
 	Ok(())
 }
 
 /// The same of the jobs: each is done in both ways, by a compiler, Java and Python.
 fn jobs_of_three_kinds_are_done_in_turn() -> Result<(), Failed> {
-	let made = |script: &str, arguments: &[&str]| {
-		let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-		let mut make = Command::new(checkout.join("scripts").join(script));
-		let made = make.args(arguments).stderr(Stdio::inherit()).output()?;
-		assert!(made.status.success());
-		Ok::<_, Failed>(checkout.join(String::from_utf8(made.stdout)?.trim()).to_str().ok_or("no text")?.to_owned())
-	};
-	let (python, jars) = (made("python-libraries", &["lambda"])?, made("java-libraries", &[])?);
+	let (python, jars) = (made("python-libraries", &["lambda"]), made("java-libraries", &[]));
 	let mut progress = Rounds { of_calls: false, left: 2 };
 	let words = ["serve-jobs", "--python", &python, "--java-jars", &jars, "--clients", "3", "--quick"];
 	let outcome = run_words(words, &mut progress)?;
@@ -79,9 +64,7 @@ fn jobs_of_three_kinds_are_done_in_turn() -> Result<(), Failed> {
 			assert_eq!(record.map(|record| record.n), Some(samples), "{way} {job}");
 		}
 	}
-	for part in ["numpy adds numbers up", "a Java program with a heavy start", "jobs/s"] {
-		assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
-	}
+	has(&outcome.table, &["numpy adds numbers up", "a Java program with a heavy start", "jobs/s"]);
 	Ok(())
 }
 

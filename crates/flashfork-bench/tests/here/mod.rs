@@ -3,7 +3,7 @@
 #![allow(dead_code, unused_imports, unused_macros, reason = "no test uses all of it")]
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use flashfork_bench::experiments::{ALL, workers};
 use flashfork_measure::{BenchError, Outcome, Places, Progress, Result, worker, worker_main};
@@ -46,6 +46,24 @@ pub fn run_words<'a>(words: impl IntoIterator<Item = &'a str>, progress: &mut dy
 	let entry = ALL.iter().find(|entry| Some(entry.name) == name).expect("an experiment");
 	let matches = entry.command().no_binary_name(true).try_get_matches_from(words).map_err(BenchError::unable)?;
 	entry.parse(&matches).map_err(BenchError::unable)?(&Here, progress)
+}
+
+/// That a table has each of these.
+#[track_caller]
+pub fn has(table: &str, parts: &[&str]) {
+	for part in parts {
+		assert!(table.contains(part), "'{part}' is missing in\n{table}");
+	}
+}
+
+/// What a script of the checkout has made, by the path that it prints.
+pub fn made(script: &str, arguments: &[&str]) -> String {
+	let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+	let mut make = Command::new(checkout.join("scripts").join(script));
+	let made = make.args(arguments).stderr(Stdio::inherit()).output().unwrap();
+	assert!(made.status.success());
+	let path = checkout.join(String::from_utf8(made.stdout).unwrap().trim());
+	path.to_str().expect("the checkout's path is text").to_owned()
 }
 
 /// The `main` of tests whose workers are this same executable started again.
