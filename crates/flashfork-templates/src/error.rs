@@ -369,6 +369,11 @@ fn stale(what: &Stale) -> String {
 
 fn no_clone(name: &Name, step: Step, errno: i32) -> String {
 	let why = words(&io::Error::from_raw_os_error(errno));
+	let not_the_callers = |what, by| {
+		format!(
+			"a clone of {name} can't have its caller's {what}: {why}; call it under the one that its template was warmed under, or warm it under this one ({by})"
+		)
+	};
 	match step {
 		Step::TooMany => format!(
 			"{MOST_RUNNING} clones of {name} run, no more can; wait until some have ended, or warm another template"
@@ -404,12 +409,8 @@ fn no_clone(name: &Name, step: Step, errno: i32) -> String {
 		Step::Scheduling => format!(
 			"a clone of {name} can't have its caller's scheduling policy: {why}; call it under the policy that its template was warmed under, or warm it under this one"
 		),
-		Step::IoPriority => format!(
-			"a clone of {name} can't have its caller's I/O priority: {why}; call it under the one that its template was warmed under, or warm it under this one (ionice)"
-		),
-		Step::Personality => format!(
-			"a clone of {name} can't have its caller's personality: {why}; call it under the one that its template was warmed under, or warm it under this one (setarch)"
-		),
+		Step::IoPriority => not_the_callers("I/O priority", "ionice"),
+		Step::Personality => not_the_callers("personality", "setarch"),
 		Step::DumpFilter => format!(
 			"a clone of {name} can't have its caller's filter of core dumps: {why}; let it write /proc/self/coredump_filter, or warm it under this filter"
 		),
