@@ -1,14 +1,14 @@
 //! `pthread_atfork(3)`: what libraries would do in a child is noted, for clones that aren't made by the C library's
 //! fork.
 
-use crate::forks::next;
+use crate::next::Next;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 type Handler = unsafe extern "C" fn();
 type Register = unsafe extern "C" fn(Option<Handler>, Option<Handler>, Option<Handler>, *mut c_void) -> c_int;
 
-static REGISTER: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static REGISTER: Next = Next::new(c"__register_atfork");
 
 /// Most handlers that are noted.
 const MOST: usize = 64;
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn __register_atfork(
 	child: Option<Handler>,
 	object: *mut c_void,
 ) -> c_int {
-	let found = next(&REGISTER, c"__register_atfork");
+	let found = REGISTER.find();
 	if found.is_null() {
 		return libc::ENOSYS;
 	}

@@ -1,14 +1,12 @@
 //! `connect(2)`: where the runtime client of a function connects to the place that leads nowhere else, it is ready
 //! ([`crate::warm::runtime`]).
 
-use crate::forks::{next, nothing_found};
+use crate::next::{known_when_loaded, nothing_found};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::AtomicPtr;
 
 type Connect = unsafe extern "C" fn(c_int, *const libc::sockaddr, libc::socklen_t) -> c_int;
 
-/// libc's, where it was looked up.
-pub(crate) static CONNECT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+known_when_loaded!(CONNECT: c"connect");
 
 /// Whether it is 127.0.0.1:1, also as a socket of IPv6 has it (`::ffff:127.0.0.1`), which is what Java makes.
 ///
@@ -48,7 +46,7 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const libc::sockaddr, len:
 	{
 		return done;
 	}
-	let found = next(&CONNECT, c"connect");
+	let found = CONNECT.find();
 	if found.is_null() {
 		return nothing_found();
 	}

@@ -4,27 +4,25 @@
 //! `execl` and its kin, whose arguments are counted by nobody, are not among them, and neither are system calls made by
 //! number.
 
-use crate::{forks::next, warm::follow};
+use crate::next::{known_when_loaded, nothing_found};
+use crate::warm::follow;
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::AtomicPtr;
 use flashfork_core::threads;
 
 type Strings = *const *const c_char;
 
 /// Defines libc's function of that name, which calls it by `$run` as it is said there.
 macro_rules! exec {
-	($name:ident, $text:literal, $place:ident, ($($argument:ident: $kind:ty),*), $run:ident => $call:expr) => {
-		static $place: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-
+	($name:ident, $place:ident, ($($argument:ident: $kind:ty),*), $run:ident => $call:expr) => {
 		#[doc = concat!("`", stringify!($name), "(3)`: waits for the end of a seal that stops threads by signals.")]
 		///
 		/// # Safety
 		/// As libc's.
 		#[unsafe(no_mangle)]
 		pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
-			let found = next(&$place, $text);
+			let found = $place.find();
 			if found.is_null() {
-				return crate::answer::<()>(Err(flashfork_core::Errno::ENOSYS), |()| 0) as c_int;
+				return nothing_found();
 			}
 			// SAFETY: libc's function of this name has this type.
 			let real = unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($kind),*) -> c_int>(found) };
@@ -40,33 +38,24 @@ macro_rules! exec {
 }
 
 // What is warmed goes on in the program that comes; of the last two it doesn't.
-exec!(execve, c"execve", EXECVE, (path: *const c_char, argv: Strings, envp: Strings),
+exec!(execve, EXECVE, (path: *const c_char, argv: Strings, envp: Strings),
 	run => follow::exec(path, argv, envp, false, |envp| run(path, argv, envp)));
-exec!(execv, c"execv", EXECV, (path: *const c_char, argv: Strings),
+exec!(execv, EXECV, (path: *const c_char, argv: Strings),
 	run => follow::exec_here(path, argv, false, || run(path, argv)));
-exec!(execvp, c"execvp", EXECVP, (file: *const c_char, argv: Strings),
+exec!(execvp, EXECVP, (file: *const c_char, argv: Strings),
 	run => follow::exec_here(file, argv, true, || run(file, argv)));
-exec!(execvpe, c"execvpe", EXECVPE, (file: *const c_char, argv: Strings, envp: Strings),
+exec!(execvpe, EXECVPE, (file: *const c_char, argv: Strings, envp: Strings),
 	run => follow::exec(file, argv, envp, true, |envp| run(file, argv, envp)));
-exec!(fexecve, c"fexecve", FEXECVE, (fd: c_int, argv: Strings, envp: Strings), run => run(fd, argv, envp));
-exec!(execveat, c"execveat", EXECVEAT,
+exec!(fexecve, FEXECVE, (fd: c_int, argv: Strings, envp: Strings), run => run(fd, argv, envp));
+exec!(execveat, EXECVEAT,
 	(dir: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int),
 	run => run(dir, path, argv, envp, flags));
 
-/// Looked up when the shim is loaded: a child of `vfork(2)`, or a signal handler, must not ask the loader.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static INIT: extern "C" fn() = init;
-
-extern "C" fn init() {
-	for (place, name) in [
-		(&EXECVE, c"execve"),
-		(&EXECV, c"execv"),
-		(&EXECVP, c"execvp"),
-		(&EXECVPE, c"execvpe"),
-		(&FEXECVE, c"fexecve"),
-		(&EXECVEAT, c"execveat"),
-	] {
-		next(place, name);
-	}
-}
+known_when_loaded!(
+	EXECVE: c"execve",
+	EXECV: c"execv",
+	EXECVP: c"execvp",
+	EXECVPE: c"execvpe",
+	FEXECVE: c"fexecve",
+	EXECVEAT: c"execveat"
+);

@@ -12,6 +12,7 @@ mod control;
 mod environment;
 mod exec;
 mod forks;
+mod next;
 mod number;
 mod pipes;
 mod sandbox;
@@ -19,7 +20,6 @@ mod syscall;
 mod warm;
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// Sets `errno` and returns -1, or returns what the call gave.
 fn answer<T>(result: Result<T, flashfork_core::Errno>, value: impl FnOnce(T) -> isize) -> isize {
@@ -33,22 +33,13 @@ fn answer<T>(result: Result<T, flashfork_core::Errno>, value: impl FnOnce(T) -> 
 	}
 }
 
-/// libc's `clock_gettime`: a program may have another function of that name.
-static CLOCK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Looked up when the shim is loaded: nothing may ask the loader later.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static INIT: extern "C" fn() = init;
-
-extern "C" fn init() {
-	forks::next(&CLOCK, c"clock_gettime");
-}
+// libc's: a program may have another function of that name.
+next::known_when_loaded!(CLOCK: c"clock_gettime");
 
 /// `CLOCK_MONOTONIC` in nanoseconds, from libc: no system call on common hosts.
 fn clock() -> u64 {
 	type Gettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
-	let found = CLOCK.load(Relaxed);
+	let found = CLOCK.known();
 	if found.is_null() {
 		return 0;
 	}

@@ -1,21 +1,12 @@
 //! `getpid(2)`, in clones with threads: some libraries are told another number than the clone has
 //! (`forkall/generators.rs` of the core).
 
-use crate::forks::next;
+use crate::next::known_when_loaded;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
 use flashfork_core::forkall::Code;
 
-static GETPID: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Looked up when the shim is loaded: a signal handler must not ask the loader.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static INIT: extern "C" fn() = init;
-
-extern "C" fn init() {
-	next(&GETPID, c"getpid");
-}
+known_when_loaded!(GETPID: c"getpid");
 
 /// Where the code of these libraries is: begin and end of each.
 static CODE: [[AtomicUsize; 2]; Code::MOST] = [const { [const { AtomicUsize::new(0) }; 2] }; Code::MOST];
@@ -43,7 +34,7 @@ pub extern "C" fn getpid() -> i32 {
 }
 
 extern "C" fn answer(caller: usize) -> i32 {
-	let found = next(&GETPID, c"getpid");
+	let found = GETPID.find();
 	let pid = if found.is_null() {
 		own()
 	} else {

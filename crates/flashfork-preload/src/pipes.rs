@@ -1,10 +1,9 @@
 //! `vmsplice`: what it puts into a pipe must be seen before the first seal, too.
 
-use crate::forks::next;
+use crate::next::{Next, nothing_found};
 use core::ffi::{c_int, c_uint, c_void};
-use core::sync::atomic::AtomicPtr;
 
-static VMSPLICE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static VMSPLICE: Next = Next::new(c"vmsplice");
 
 /// `vmsplice(2)`: the process is not sealed afterwards.
 ///
@@ -12,9 +11,9 @@ static VMSPLICE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vmsplice(fd: c_int, vectors: *const libc::iovec, count: usize, flags: c_uint) -> isize {
-	let found = next(&VMSPLICE, c"vmsplice");
+	let found = VMSPLICE.find();
 	if found.is_null() {
-		return crate::answer::<()>(Err(flashfork_core::Errno::ENOSYS), |()| 0);
+		return nothing_found() as isize;
 	}
 	if let Err(e) = flashfork_core::answers::pipes::before_splice() {
 		return crate::answer::<()>(Err(e), |()| 0);

@@ -4,9 +4,9 @@
 //! Memory sealed before stays sealed where the filter lets the engine work on it
 //! ([`flashfork_core::answers::sandbox`]): a clone that goes into a sandbox keeps what it was cloned for.
 
-use crate::forks::next;
+use crate::next::known_when_loaded;
 use core::ffi::{c_int, c_ulong, c_void};
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use flashfork_core::{Errno, answers::sandbox};
 use syscalls::Sysno;
 
@@ -29,16 +29,7 @@ const PR_SET_SECCOMP: c_int = 22;
 
 type Prctl = unsafe extern "C" fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int;
 
-static PRCTL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Looked up when the shim is loaded: nothing may ask the loader later.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static INIT: extern "C" fn() = init;
-
-extern "C" fn init() {
-	next(&PRCTL, c"prctl");
-}
+known_when_loaded!(PRCTL: c"prctl");
 
 /// `prctl(2)`; takes part only when it sets up seccomp, or has system calls be signals. The call itself is made by the
 /// next object's function, libc's or another shim's.
@@ -47,7 +38,7 @@ extern "C" fn init() {
 /// As `prctl`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
-	let found = next(&PRCTL, c"prctl");
+	let found = PRCTL.find();
 	// SAFETY: where it is found, functions of this name have this type, as far as callers can tell.
 	let real = (!found.is_null()).then(|| unsafe { core::mem::transmute::<*mut c_void, Prctl>(found) });
 	let args = [option as usize, a as usize, b as usize, c as usize, d as usize, 0];

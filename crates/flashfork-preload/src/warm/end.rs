@@ -1,9 +1,9 @@
 //! The end of a clone is told before its memory is taken apart.
 
 use super::{mapped, process::threads, template::ORDER};
-use crate::forks::next;
+use crate::next::{Next, known_when_loaded};
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use core::{mem::MaybeUninit, ptr::null_mut};
 use flashfork_core::inherited::own_parent;
 use syscalls::Sysno;
@@ -32,16 +32,7 @@ pub fn is_template_of_this(process: c_int) -> bool {
 	clone != 0 && process == TEMPLATE.load(Relaxed) && clone == unsafe { libc::getpid() }
 }
 
-static EXIT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
-
-/// Looked up when the shim is loaded: a signal handler, or a child of `vfork`, must not ask the loader.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static INIT: extern "C" fn() = init;
-
-extern "C" fn init() {
-	next(&EXIT, c"_exit");
-}
+known_when_loaded!(EXIT: c"_exit");
 
 /// `_exit(2)`. In a clone the status is told first. Programs end themselves by it that want nothing done at their end,
 /// in Python by `os._exit`; the C library's own `exit` doesn't come here.
@@ -52,7 +43,7 @@ pub extern "C" fn _exit(status: c_int) -> ! {
 	if CLONE.load(Relaxed) != 0 && CLONE.load(Relaxed) == unsafe { libc::getpid() } {
 		tell(status & 0xff);
 	}
-	let real = EXIT.load(Relaxed);
+	let real = EXIT.known();
 	if !real.is_null() {
 		// SAFETY: the C library's function of this name, or one in its place, has this type.
 		unsafe { core::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(real)(status) };
@@ -134,7 +125,7 @@ pub fn told(info: &libc::signalfd_siginfo) -> Option<(i32, c_int)> {
 	ours.then_some((info.ssi_pid as i32, info.ssi_int))
 }
 
-static REGISTER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+static REGISTER: Next = Next::new(c"__cxa_atexit");
 
 /// What `atexit` is made of. While a program is warmed, OpenSSL's handler is left out, as programs may ask it to
 /// (`OPENSSL_INIT_NO_ATEXIT`): it frees what the end of the process frees, and goes through memory for longer than a
@@ -150,13 +141,9 @@ pub unsafe extern "C" fn __cxa_atexit(handler: *mut c_void, argument: *mut c_voi
 		if ORDER.get().is_some() && is_openssls(handler) {
 			return 0;
 		}
-		let mut real = REGISTER.load(Relaxed);
+		let real = REGISTER.find();
 		if real.is_null() {
-			real = libc::dlsym(libc::RTLD_NEXT, c"__cxa_atexit".as_ptr());
-			if real.is_null() {
-				libc::abort();
-			}
-			REGISTER.store(real, Relaxed);
+			libc::abort();
 		}
 		core::mem::transmute::<*mut c_void, Register>(real)(handler, argument, object)
 	}

@@ -2,21 +2,12 @@
 //! been started where it was called. That is the parent of the command, or the process that has called the library.
 
 use super::end;
-use crate::forks::next;
+use crate::next::known_when_loaded;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use flashfork_core::inherited::{own_parent, parent_of};
 
-static GETPPID: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Looked up when the shim is loaded: a signal handler must not ask the loader.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static INIT: extern "C" fn() = init;
-
-extern "C" fn init() {
-	next(&GETPPID, c"getppid");
-}
+known_when_loaded!(GETPPID: c"getppid");
 
 /// The clone's caller, 0 for one that can't be seen from here; whether the program stands in its place; and the last
 /// answer, which counts where `/proc` can't be asked. Until there is one it is as for a parent that can't be seen.
@@ -34,7 +25,7 @@ pub fn note(caller: i32, in_its_place: bool) {
 /// `getppid(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn getppid() -> i32 {
-	let found = next(&GETPPID, c"getppid");
+	let found = GETPPID.find();
 	let parent = if found.is_null() {
 		own_parent()
 	} else {

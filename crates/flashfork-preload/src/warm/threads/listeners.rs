@@ -1,24 +1,15 @@
 //! `shutdown` and `close` of a socket that listens and that a clone has together with others: the one would be the end
 //! for all of them, the other would not end its events in the clone.
 
-use crate::forks::next;
+use crate::next::{Next, known_when_loaded, nothing_found};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::SeqCst};
 use flashfork_core::Errno;
 use flashfork_core::forkall::{Frozen, call, leave_sets};
 use syscalls::Sysno;
 
-static SHUTDOWN: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-static CLOSE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Looked up when the shim is loaded: a signal handler must not ask the loader.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static INIT: extern "C" fn() = init;
-
-extern "C" fn init() {
-	next(&CLOSE, c"close");
-}
+known_when_loaded!(CLOSE: c"close");
+static SHUTDOWN: Next = Next::new(c"shutdown");
 
 /// What this clone was made from; nothing in other processes.
 static TEMPLATE: AtomicPtr<Frozen> = AtomicPtr::new(core::ptr::null_mut());
@@ -50,9 +41,9 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 		// Without /proc its events go on.
 		let _ = leave_sets(fd);
 	}
-	let found = next(&CLOSE, c"close");
+	let found = CLOSE.find();
 	if found.is_null() {
-		return crate::answer::<()>(Err(Errno::ENOSYS), |()| 0) as c_int;
+		return nothing_found();
 	}
 	// SAFETY: libc's function of this name has this type; the program's own call.
 	unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> c_int>(found)(fd) }
@@ -69,9 +60,9 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 	if template.is_some_and(|template| template.is_shared_listener(fd)) {
 		return crate::answer::<()>(Err(Errno::ENOTCONN), |()| 0) as c_int;
 	}
-	let found = next(&SHUTDOWN, c"shutdown");
+	let found = SHUTDOWN.find();
 	if found.is_null() {
-		return crate::answer::<()>(Err(Errno::ENOSYS), |()| 0) as c_int;
+		return nothing_found();
 	}
 	// SAFETY: libc's function of this name has this type; the program's own call.
 	unsafe {

@@ -4,9 +4,9 @@
 //! The kernel doesn't tell whose a semaphore or a queue is. So what the program asks for through libc is noted.
 
 use super::is_template;
-use crate::forks::next;
+use crate::next::{Next, nothing_found};
 use core::ffi::{c_int, c_long, c_short, c_ushort, c_void};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use flashfork_core::forkall::{Fit, Unfit, What, call};
 use syscalls::Sysno;
 
@@ -74,10 +74,10 @@ macro_rules! passed_on {
 		/// As libc's.
 		#[unsafe(no_mangle)]
 		pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-			static FOUND: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-			let found = next(&FOUND, $symbol);
+			static NEXT: Next = Next::new($symbol);
+			let found = NEXT.find();
 			if found.is_null() {
-				return crate::answer::<()>(Err(flashfork_core::Errno::ENOSYS), |()| 0) as $result;
+				return nothing_found() as $result;
 			}
 			// SAFETY: libc's function of this name has this type; the program's own call.
 			let answer = unsafe {
