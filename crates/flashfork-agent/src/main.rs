@@ -3,6 +3,7 @@
 //!
 //!     flashfork-agent serve PLACE [--system]    answer on unix:PATH, vsock, or a serial line's device
 //!     flashfork-agent signal fork|done|reset    speak to the monitor (done [STATUS [RESULT]])
+//!     flashfork-agent function DIR              run a function's package for `flashfork serve`
 //!
 //! As process 1 it needs no arguments: see `init/`. Nothing the host sends can make it panic: that
 //! would take the guest down.
@@ -15,6 +16,7 @@ mod entropy;
 mod exec;
 mod files;
 mod freeze;
+mod function;
 mod hooks;
 mod hostname;
 mod init;
@@ -36,7 +38,8 @@ use serve::Place;
 use session::Rights;
 
 const USAGE: &str = "usage: flashfork-agent serve unix:PATH|vsock|/dev/LINE [--system]\n       \
-                     flashfork-agent signal fork | done [STATUS [RESULT]] | reset";
+                     flashfork-agent signal fork | done [STATUS [RESULT]] | reset\n       \
+                     flashfork-agent function DIR";
 
 fn main() -> ExitCode {
 	if rustix::process::getpid().is_init() {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
 		["serve", place] => serve_at(place, Rights::Process),
 		["serve", place, "--system"] => serve_at(place, Rights::System),
 		["signal", command, rest @ ..] => signal::run(command, rest),
+		["function", root] => function::run(root.as_ref()),
 		_ => {
 			log::line(USAGE);
 			return ExitCode::from(2);

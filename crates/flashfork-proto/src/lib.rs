@@ -10,6 +10,7 @@
 pub mod agent;
 pub mod api;
 pub mod frame;
+pub mod function;
 
 mod preamble;
 pub mod shape;

@@ -6,6 +6,7 @@ mod any;
 use any::any;
 use flashfork_proto::agent::{MAX_FRAME, Reply, Request};
 use flashfork_proto::frame;
+use flashfork_proto::function::Said;
 use flashfork_proto::shell::{FromShell, Renewal, ToShell};
 use flashfork_proto::signal::{Access, Device, Forked, MAX_PAYLOAD, Signal};
 use proptest::prelude::{prop, prop_assert, prop_assert_eq, proptest};
@@ -57,6 +58,7 @@ proptest! {
 		for stream in [&stream, &content] {
 			survives::<Request>(stream);
 			survives::<Reply>(stream);
+			survives::<Said>(stream);
 			survives::<ToShell>(stream);
 			survives::<FromShell>(stream);
 		}
