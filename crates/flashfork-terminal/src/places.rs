@@ -40,6 +40,17 @@ pub fn monitor(name: &str) -> Result<PathBuf, CliError> {
 	find(name, "flashfork-vmm")
 }
 
+/// Where the user's VM daemon listens.
+pub fn vm_socket() -> PathBuf {
+	// SAFETY: asks for a number, which there always is.
+	let user = unsafe { libc::geteuid() };
+	match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+		Some(dir) if user != 0 && dir.is_absolute() => dir.join("flashfork/vmd.sock"),
+		_ if user == 0 => "/run/flashfork/vmd.sock".into(),
+		_ => format!("/tmp/flashfork-{user}/vmd.sock").into(),
+	}
+}
+
 /// The guest agent, should it be there. What cargo puts beside the programs is not static, and starts in no guest.
 pub fn agent() -> Result<PathBuf, CliError> {
 	let directory = directory()?;

@@ -25,21 +25,11 @@ pub const START: Duration = Duration::from_secs(10);
 /// It ends as soon as it is told to.
 const STOP: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
-/// Where the user's daemon listens.
-pub fn default_socket() -> PathBuf {
-	let user = geteuid();
-	match std::env::var_os("XDG_RUNTIME_DIR") {
-		Some(dir) if !user.is_root() && Path::new(&dir).is_absolute() => Path::new(&dir).join("flashfork/vmd.sock"),
-		_ if user.is_root() => "/run/flashfork/vmd.sock".into(),
-		_ => format!("/tmp/flashfork-{user}/vmd.sock").into(),
-	}
-}
-
 /// The command that runs a daemon at `socket`. The default one's directory is made, any other must be there.
 pub fn command(socket: &Path) -> Result<Command, CliError> {
 	check_place(socket)?;
 	let dir = socket.parent().unwrap_or(Path::new("/"));
-	if socket == default_socket() {
+	if socket == places::vm_socket() {
 		make_private(dir)?;
 	} else if !dir.exists() {
 		let (socket, dir) = (socket.display(), dir.display());

@@ -42,7 +42,7 @@ const BOOTING: &str = "booting the guest; the first time its kernel is downloade
 const AGAIN: Duration = Duration::from_millis(100);
 
 pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
-	let socket = absolute(&args.socket.clone().unwrap_or_else(daemon::default_socket))?;
+	let socket = absolute(&args.socket.clone().unwrap_or_else(programs::vm_socket))?;
 	let print = Printer { json: args.json };
 	if let VmCommand::Cp(args) = &args.command {
 		// Before anything else is wrong.

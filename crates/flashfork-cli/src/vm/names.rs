@@ -1,9 +1,9 @@
 //! Names of clones at a prompt.
 
 use super::client::Client;
-use super::daemon::default_socket;
 use clap_complete::CompletionCandidate;
 use flashfork_proto::api;
+use flashfork_terminal::places;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub fn candidates() -> Vec<CompletionCandidate> {
 	// The line that is asked about is among them.
 	let line: Vec<_> = std::env::args_os().collect();
-	let client = Client::new(&socket(&line).unwrap_or_else(default_socket)).within(PATIENCE);
+	let client = Client::new(&socket(&line).unwrap_or_else(places::vm_socket)).within(PATIENCE);
 	client.get::<Vec<api::Clone>>("/v1/clones").into_iter().flatten().map(|clone| clone.name.into()).collect()
 }
 
