@@ -8,7 +8,8 @@ use std::{fs, os::unix::fs::symlink, process::Command, time::Duration};
 /// Boot and everything. A machine with nothing else to do needs a few minutes.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-const PROGRAMS: [&str; 4] = ["flashfork", "flashfork-cli", "flashfork-vmd", "flashfork-shell"];
+const PROGRAMS: [&str; 6] =
+	["flashfork", "flashfork-cli", "flashfork-vmd", "flashfork-shell", "flashfork-serve", "libflashfork_preload.so"];
 
 #[test]
 fn linux_guests_are_run_cloned_rolled_back_saved_and_loaded() {
@@ -85,7 +86,7 @@ fn in_the_lab_with(script: &str, disks: &[PathBuf]) {
 	}
 	files.push(in_guest(disk(dir.path(), &programs.join("flashfork")), "/opt/disk".into()));
 	files.extend(disks.iter().map(|disk| in_guest(disk.clone(), Path::new("/opt").join(disk.file_name().unwrap()))));
-	for name in ["helpers", script] {
+	for name in ["helpers", "functions", script] {
 		files.push(in_guest(Path::new(env!("CARGO_MANIFEST_DIR")).join("vm").join(name), Path::new("/opt").join(name)));
 	}
 
@@ -133,7 +134,7 @@ fn programs() -> PathBuf {
 	let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
 	let mut build = Command::new(cargo);
 	build.args(["build", "--quiet", "--release", "--locked", "--target-dir"]).arg(target);
-	let packages = ["bench", "cli", "launcher", "preload", "vmm"];
+	let packages = ["bench", "cli", "launcher", "preload", "serve", "vmm"];
 	build.args(packages.map(|name| format!("-pflashfork-{name}")));
 	done(build.current_dir(env!("CARGO_MANIFEST_DIR")));
 	target.join("release")

@@ -39,10 +39,11 @@ pub struct Endpoint {
 	certificate_key: Option<PathBuf>,
 }
 
-/// Deploy a function: a directory or a zip file with code in Python, JavaScript or Java
+/// Deploy a function: a directory or a zip file with code in Python, JavaScript or Java, or a program for a virtual
+/// machine
 #[derive(clap::Args)]
 #[command(
-	after_help = "Examples:\n  flashfork deploy hello/ --handler app.handler --env STAGE=test --secret TOKEN=abc\n  flashfork deploy site/ --runtime nodejs --handler index.handler"
+	after_help = "Examples:\n  flashfork deploy hello/ --handler app.handler --env STAGE=test --secret TOKEN=abc\n  flashfork deploy site/ --runtime nodejs --handler index.handler\n  flashfork deploy tool/ --vm kernel"
 )]
 pub struct DeployArgs {
 	/// Directory, or zip file
@@ -53,6 +54,10 @@ pub struct DeployArgs {
 	/// What it runs in, python, nodejs or java; by its handler unless given
 	#[arg(long, value_name = "NAME")]
 	runtime: Option<String>,
+	/// Template of the VM daemon's (`flashfork vm template create`) whose clones take the calls: the package has a
+	/// program bootstrap, as for AWS's runtime provided
+	#[arg(long, value_name = "TEMPLATE")]
+	vm: Option<String>,
 	/// Module and function that calls go to [default: lambda_function.lambda_handler; Node's: index.handler]; Java's
 	/// CLASS::METHOD
 	#[arg(long, value_name = "MODULE.FUNCTION")]
@@ -60,9 +65,9 @@ pub struct DeployArgs {
 	/// Seconds that a call may take
 	#[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=900))]
 	timeout: u64,
-	/// Megabytes that a process of a call may have beside what is warmed
-	#[arg(long, default_value_t = 512)]
-	memory: u64,
+	/// Megabytes that a process of a call may have beside what is warmed [default: 512]
+	#[arg(long)]
+	memory: Option<u64>,
 	/// Calls that a clone may take, one after the other, as in AWS: what one leaves, the next one finds
 	#[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
 	reuse: u32,
@@ -233,10 +238,16 @@ impl DeployArgs {
 		}
 		let variables: Option<BTreeMap<_, _>> = self.env.iter().map(|text| text.split_once('=')).collect();
 		let variables = variables.ok_or_else(|| CliError::Unable("--env takes NAME=VALUE".into()))?;
-		let asked = json!({
-			"FunctionName": name, "Runtime": self.runtime, "Handler": self.handler.as_deref().unwrap_or_default(), "Timeout": self.timeout, "MemorySize": self.memory, "Reuse": self.reuse,
+		let mut asked = json!({
+			"FunctionName": name, "Runtime": self.runtime, "Handler": self.handler.as_deref().unwrap_or_default(), "Timeout": self.timeout, "Reuse": self.reuse,
 			"Environment": { "Variables": variables }, "Secrets": secrets, "Code": { "ZipFile": BASE64.encode(package) },
 		});
+		if let Some(memory) = self.memory {
+			asked["MemorySize"] = memory.into();
+		}
+		if let Some(template) = &self.vm {
+			asked["Vm"] = template.as_str().into();
+		}
 		self.endpoint.ask_within(TO_START, Request::post(FUNCTIONS), asked.to_string())?;
 		output::say(&format!("{name} is warm"))?;
 		Ok(ExitCode::SUCCESS)

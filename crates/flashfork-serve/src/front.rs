@@ -324,6 +324,7 @@ async fn invoke(
 struct Deployment {
 	#[serde(default)]
 	code: Code,
+	memory_size: Option<u64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -348,14 +349,27 @@ async fn deploy(
 
 async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(StatusCode, Json<Value>)> {
 	// Twice, so that nothing is kept of what neither knows.
-	let config: Config = serde_json::from_slice(&body).map_err(ApiError::bad_content)?;
-	let Deployment { code } = serde_json::from_slice(&body).map_err(ApiError::bad_content)?;
+	let mut config: Config = serde_json::from_slice(&body).map_err(ApiError::bad_content)?;
+	let Deployment { code, memory_size } = serde_json::from_slice(&body).map_err(ApiError::bad_content)?;
 	drop(body);
 	let _one = server.deploys.of(&format!("{owner}:{}", store::name(&config.function_name)?.1)).await;
 	let package = code.zip_file.ok_or_else(|| ApiError::invalid("Code.ZipFile, a package in base64, is missing"))?;
 	let package = BASE64.decode(package).map_err(ApiError::bad_content)?;
 	if let Some(cluster) = &server.cluster {
 		cluster.may_have(&config)?;
+	}
+	config.check()?;
+	if let Some(template) = &config.vm {
+		if server.cluster.is_some() {
+			let why = "a cluster has no functions in virtual machines: their templates are at one node alone; deploy it at a server without --nats";
+			return Err(ApiError::invalid(why));
+		}
+		if memory_size.is_some() {
+			return Err(ApiError::invalid(
+				"a function in a virtual machine has its template's memory: give no MemorySize",
+			));
+		}
+		config.memory_size = server.pool.machines.memory(template).await?;
 	}
 	let package = Bytes::from(package);
 	let unpacking = server.deploys.unpacking.lock().await;

@@ -1,5 +1,6 @@
 //! A clone of a function's, over the calls that it takes.
 
+use crate::machine::Running;
 use crate::runtime::{self, Answer, Call, Line};
 use flashfork_templates::Clone as Process;
 use rustix::net::sockopt::set_socket_linger;
@@ -7,7 +8,7 @@ use std::io::{Error, ErrorKind, PipeReader, Result};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,27 +26,83 @@ pub type Came = std::result::Result<Answer, (&'static str, String)>;
 
 /// Dropped, it is killed with all that it has started.
 pub struct Instance {
-	process: Process,
-	ended: AsyncFd<OwnedFd>,
+	body: Body,
 	line: Arc<Line>,
-	/// Serves its connection; `None` when that has ended.
+	/// Serves its connections; `None` when these have ended.
 	served: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 	log: Log,
 	/// How many calls it has taken.
 	pub calls: u32,
 }
 
+/// What runs: dropped, it ends.
+pub enum Body {
+	/// A process, and its descriptor, which tells of its end.
+	Process(Process, AsyncFd<OwnedFd>),
+	/// A virtual machine.
+	Machine(Running),
+}
+
+impl Body {
+	/// Returns when it has ended: how.
+	async fn ended(&self) -> String {
+		let (process, fd) = match self {
+			Body::Process(process, fd) => (process, fd),
+			Body::Machine(running) => return running.ended().await,
+		};
+		loop {
+			match (fd.readable().await, process.try_wait()) {
+				(Err(e), _) => return e.to_string(),
+				(Ok(mut ready), Ok(None)) => ready.clear_ready(),
+				(_, Ok(Some(status))) => return how(status),
+				(_, Err(_)) => return how(ExitStatusExt::from_raw(libc::SIGKILL)),
+			}
+		}
+	}
+
+	fn runs(&self) -> bool {
+		match self {
+			Body::Process(process, _) => matches!(process.try_wait(), Ok(None)),
+			Body::Machine(running) => running.runs(),
+		}
+	}
+
+	/// Returns when all that it has printed can be read.
+	async fn flush(&self) {
+		if let Body::Machine(running) = self {
+			running.flush().await;
+		}
+	}
+}
+
+fn how(status: ExitStatus) -> String {
+	match status.signal() {
+		Some(signal) => format!("signal: {signal}"),
+		None => format!("exit status {}", status.code().unwrap_or_default()),
+	}
+}
+
 impl Instance {
-	/// `stream` is the other end of its connection, `log` that of what it prints.
-	pub fn new(process: Process, stream: TcpStream, log: PipeReader) -> Result<Instance> {
+	/// `log` is the other end of what it prints; `serve` serves its connections.
+	pub fn new<F: Future<Output = ()> + Send + 'static>(
+		body: Body,
+		log: PipeReader,
+		serve: impl FnOnce(Arc<Line>) -> F,
+	) -> Result<Instance> {
+		let log = Log { reader: Some(Receiver::from_owned_fd(log.into())?), bytes: Vec::new() };
+		let line = Arc::<Line>::default();
+		let served = Box::pin(serve(line.clone()));
+		Ok(Instance { body, line, served: Some(served), log, calls: 0 })
+	}
+
+	/// A process; `stream` is the other end of its connection.
+	pub fn of_process(process: Process, stream: TcpStream, log: PipeReader) -> Result<Instance> {
 		let fd = process.as_fd().try_clone_to_owned()?;
 		// SAFETY: the descriptor is open until it is dropped, after it was taken from the loop.
 		let ended = unsafe { AsyncFd::register(fd) }.map_err(Error::from)?;
-		let log = Log { reader: Some(Receiver::from_owned_fd(log.into())?), bytes: Vec::new() };
 		stream.set_nonblocking(true)?;
-		let line = Arc::<Line>::default();
-		let served = runtime::serve(tokio::net::TcpStream::from_std(stream)?, line.clone());
-		Ok(Instance { process, ended, line, served: Some(Box::pin(served)), log, calls: 0 })
+		let stream = tokio::net::TcpStream::from_std(stream)?;
+		Instance::new(Body::Process(process, ended), log, |line| runtime::serve(stream, line))
 	}
 
 	/// Waits until it asks for its first call. Else, in words, why it does not.
@@ -60,13 +117,10 @@ impl Instance {
 				Ok(()) = begins.changed() => {}
 				() = until(&mut self.served) => self.served = None,
 				() = self.log.read() => {}
-				ready = self.ended.readable() => match self.process.try_wait() {
-					Ok(None) => ready.map_err(|e| e.to_string())?.clear_ready(),
-					// What it has said before its end counts.
-					_ => match self.served.take() {
-						Some(served) => drop(timeout(Duration::from_secs(1), served).await),
-						None => return Err("its runtime has ended before it asked for a call".into()),
-					},
+				// What it has said before its end counts.
+				_ = self.body.ended() => match self.served.take() {
+					Some(served) => drop(timeout(Duration::from_secs(1), served).await),
+					None => return Err("its runtime has ended before it asked for a call".into()),
 				},
 			}
 		}
@@ -84,26 +138,29 @@ impl Instance {
 				// It speaks with nobody any more, and may go on until its end, or the deadline.
 				() = until(&mut self.served) => self.served = None,
 				() = self.log.read() => {}
-				ready = self.ended.readable() => match self.process.try_wait() {
-					Ok(None) => match ready {
-						Ok(mut ready) => ready.clear_ready(),
-						Err(e) => break Err(("Runtime.ExitError", e.to_string())),
-					},
-					Ok(Some(status)) => {
-						// What it has said before its end counts; it may have handed the connection on.
-						if let Some(served) = self.served.take() {
-							let _ = timeout(Duration::from_secs(1), served).await;
-						}
-						break answer.try_recv().map_err(|_| exited(&id, status));
+				how = self.body.ended() => {
+					// What it has said before its end counts; it may have handed the connection on.
+					if let Some(served) = self.served.take() {
+						let _ = timeout(Duration::from_secs(1), served).await;
 					}
-					Err(_) => break Err(exited(&id, ExitStatusExt::from_raw(libc::SIGKILL))),
-				},
+					break answer.try_recv().map_err(|_| exited(&id, &how));
+				}
 				() = sleep_until(deadline.into()) => {
 					let text = format!("{id} Task timed out after {:.2} seconds", limit.as_secs_f64());
 					break Err((TIMED_OUT, text));
 				}
 			}
 		};
+		// What it has printed before its answer is its log, by the deadline.
+		let mut flushed = pin!(self.body.flush());
+		loop {
+			tokio::select! {
+				biased;
+				() = &mut flushed => break,
+				() = self.log.read() => {}
+				() = sleep_until(deadline.into()) => break,
+			}
+		}
 		while matches!(self.log.take(), Ok(1..)) {}
 		came
 	}
@@ -120,14 +177,18 @@ impl Instance {
 
 	/// Whether it may take another call.
 	pub fn speaks(&self) -> bool {
-		self.served.is_some() && matches!(self.process.try_wait(), Ok(None))
+		self.served.is_some() && self.body.runs()
 	}
 
 	/// Kills it, and returns when it has ended.
 	pub async fn end(self) {
-		let _ = self.process.kill();
-		while let Ok(mut ready) = self.ended.readable().await {
-			if !matches!(self.process.try_wait(), Ok(None)) {
+		let (process, fd) = match self.body {
+			Body::Process(process, fd) => (process, fd),
+			Body::Machine(running) => return running.end().await,
+		};
+		let _ = process.kill();
+		while let Ok(mut ready) = fd.readable().await {
+			if !matches!(process.try_wait(), Ok(None)) {
 				return;
 			}
 			ready.clear_ready();
@@ -152,11 +213,7 @@ fn failed(error: &[u8]) -> String {
 	}
 }
 
-fn exited(id: &str, status: ExitStatus) -> (&'static str, String) {
-	let how = match status.signal() {
-		Some(signal) => format!("signal: {signal}"),
-		None => format!("exit status {}", status.code().unwrap_or_default()),
-	};
+fn exited(id: &str, how: &str) -> (&'static str, String) {
 	("Runtime.ExitError", format!("RequestId: {id} Error: Runtime exited with error: {how}"))
 }
 

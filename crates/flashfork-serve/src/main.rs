@@ -14,6 +14,7 @@ mod keys;
 mod lease;
 mod listen;
 mod log;
+mod machine;
 mod metrics;
 mod operations;
 mod parked;
@@ -79,6 +80,12 @@ struct ManArgs {
 fn main() -> ExitCode {
 	if std::env::args_os().nth(1).is_some_and(|first| first == WARDEN) {
 		warden::main();
+		return ExitCode::SUCCESS;
+	}
+	if let [_, first, socket, prefix] = &std::env::args_os().collect::<Vec<_>>()[..]
+		&& first == machine::WATCHER
+	{
+		machine::main(socket.as_ref(), &prefix.to_string_lossy());
 		return ExitCode::SUCCESS;
 	}
 	output::end_with_the_pipe();

@@ -5,6 +5,7 @@ use crate::error::{ApiError, Result};
 use crate::instance::{Instance, TIMED_OUT, pair};
 use crate::lease::Lease;
 use crate::locked;
+use crate::machine::{self, Machines};
 use crate::metrics::{End, Metrics};
 use crate::parked::Parked;
 use crate::programs::Programs;
@@ -40,6 +41,7 @@ pub struct Pool {
 	pub state: PathBuf,
 	pub programs: Programs,
 	pub shim: PathBuf,
+	pub machines: Arc<Machines>,
 	/// Calls that may run at a time.
 	pub slots: Arc<Semaphore>,
 	/// How many there may be.
@@ -69,8 +71,14 @@ pub struct Function {
 	log: Arc<Mutex<VecDeque<u8>>>,
 }
 
-/// A template, while its warden lives.
-pub struct Warm {
+/// A template.
+pub enum Warm {
+	Process(Arc<Warmed>),
+	Machine(Arc<machine::Template>),
+}
+
+/// A template of a process, while its warden lives.
+pub struct Warmed {
 	names: Directory,
 	data: u64,
 	_warden: tokio::process::Child,
@@ -165,6 +173,10 @@ impl Function {
 	}
 
 	async fn start(&self, pool: &Pool) -> Result<Warm> {
+		if let Some(template) = &self.config.vm {
+			let (code, log) = (self.config.code(&pool.state), |bytes: &[u8]| append(&self.log, bytes));
+			return Ok(Warm::Machine(Arc::new(pool.machines.warm(&self.config, template, &code, log).await?)));
+		}
 		let names = warden::names(&pool.state).join(pool.made.fetch_add(1, Relaxed).to_string());
 		let names = Directory::open(names).map_err(ApiError::service)?;
 		let mut config = self.config.clone();
@@ -203,7 +215,7 @@ impl Function {
 		BufReader::new(told).read_line(&mut answer).await?;
 		let told = serde_json::from_str(&answer).unwrap_or_else(|_| Told::Err("its warden has ended".into()));
 		let data = told.map_err(|why| ApiError::not_ready(format!("the function can't be warmed: {why}")))?;
-		Ok(Warm { names, data, _warden: warden, _line: line })
+		Ok(Warm::Process(Arc::new(Warmed { names, data, _warden: warden, _line: line })))
 	}
 
 	/// Calls it. Dropped, the call ends with all that it has started.
@@ -318,15 +330,24 @@ impl Function {
 		warm: &Arc<Warm>,
 		held: impl Send + 'static,
 	) -> Result<std::result::Result<Instance, TemplateError>> {
+		let warm = match &**warm {
+			Warm::Process(warm) => warm.clone(),
+			Warm::Machine(template) => {
+				let started = Instant::now();
+				let made = pool.machines.instance(template, held).await?;
+				pool.metrics.cloned(started.elapsed());
+				return Ok(made.map_err(|machine::Gone| TemplateError::Gone(NAME.parse().expect("it is a name"))));
+			}
+		};
 		let (ours, theirs) = pair()?;
 		let (reader, writer) = std::io::pipe()?;
-		let (function, pool, warm) = (self.clone(), pool.clone(), warm.clone());
+		let (function, pool) = (self.clone(), pool.clone());
 		let made = tokio::task::spawn_blocking(move || {
 			let _held = held;
 			function.clone_of(&pool, &warm, &[theirs.into(), writer.into()])
 		});
 		match made.await.map_err(ApiError::service)? {
-			Ok(process) => Ok(Ok(Instance::new(process, ours, reader)?)),
+			Ok(process) => Ok(Ok(Instance::of_process(process, ours, reader)?)),
 			Err(e) => Ok(Err(e)),
 		}
 	}
@@ -334,7 +355,7 @@ impl Function {
 	fn clone_of(
 		&self,
 		pool: &Pool,
-		warm: &Warm,
+		warm: &Warmed,
 		[stream, log]: &[OwnedFd; 2],
 	) -> std::result::Result<Process, TemplateError> {
 		let data = (warm.data << 10) + (self.config.memory_size << 20);
@@ -342,7 +363,7 @@ impl Function {
 		let started = Instant::now();
 		let process = template
 			.run()
-			.envs(warden::environment(&pool.state, &self.config))
+			.envs(warden::environment(&warden::task_root(&pool.state), &self.config))
 			.envs(&self.config.secrets)
 			.current_dir("/")
 			.umask(0o022)

@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::json;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, oneshot, watch};
 
 const ROOT: &str = "/2018-06-01/runtime/";
@@ -82,8 +82,8 @@ impl Line {
 	}
 }
 
-/// Serves a clone until it goes.
-pub async fn serve(stream: TcpStream, line: Arc<Line>) {
+/// Serves a clone, or one of its connections, until that goes.
+pub async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, line: Arc<Line>) {
 	let service = service_fn(move |request: Request<hyper::body::Incoming>| {
 		let line = line.clone();
 		async move { Ok::<_, Infallible>(respond(request.map(Body::new), &line).await) }

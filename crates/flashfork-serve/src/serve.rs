@@ -5,6 +5,7 @@ use crate::cluster::{self, NodeArgs, Start};
 use crate::events::Events;
 use crate::front::{self, Server};
 use crate::keys::Keys;
+use crate::machine::MachineArgs;
 use crate::pool::{Function, Pool};
 use crate::programs::Programs;
 use crate::store::Store;
@@ -95,6 +96,8 @@ pub struct ServeArgs {
 	#[arg(long, value_name = "NAME", default_value = "nobody")]
 	user: String,
 	#[command(flatten)]
+	machines: MachineArgs,
+	#[command(flatten)]
 	cluster: NodeArgs,
 }
 
@@ -174,6 +177,7 @@ impl ServeArgs {
 		};
 		let listener = listener.map_err(|e| CliError::Unable(format!("can't listen on {}: {e}", self.listen)))?;
 		let address = listener.local_addr().map_err(CliError::file("find", "its address"))?;
+		let machines = Arc::new(self.machines.open(&state, keys.is_some())?);
 		let pool = Pool {
 			state: state.clone(),
 			programs: Programs {
@@ -184,6 +188,7 @@ impl ServeArgs {
 				jars: self.java_jars.clone(),
 			},
 			shim,
+			machines: machines.clone(),
 			slots: Arc::new(Semaphore::new(self.concurrency as usize)),
 			concurrency: self.concurrency as usize,
 			fresh: Arc::new(Semaphore::new(self.concurrency as usize)),
@@ -209,6 +214,7 @@ impl ServeArgs {
 			Some(start) => server.join(start, self.concurrency).await?,
 			None => server.tidy(),
 		}
+		tokio::spawn(async move { machines.tidy().await });
 		let server = Arc::new(server);
 		// A node warms what it has the package of; all else when it is asked for.
 		let here = |function: &Arc<Function>| server.cluster.is_none() || function.config.code(&state).exists();

@@ -4,13 +4,14 @@ use crate::error::{ApiError, Result};
 use crate::lease::{Lease, Leases};
 use crate::pool::uuid;
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
+use flashfork_proto::function::BOOTSTRAP;
 use ring::digest;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 /// Most bytes of a function's files, unpacked, and most files and directories: those of AWS, and enough.
@@ -18,6 +19,8 @@ const MOST_BYTES: u64 = 250 << 20;
 const MOST_FILES: usize = 30_000;
 /// Most names in the path of a file.
 const MOST_DEEP: usize = 32;
+/// What AWS calls a runtime that the package brings along.
+const PROVIDED: &str = "provided";
 /// Most bytes of variables and secrets, as all programs there get them (`ARG_MAX` is 2 MB).
 const MOST_VARIABLES: usize = 64 << 10;
 
@@ -26,8 +29,8 @@ const MOST_VARIABLES: usize = 64 << 10;
 #[serde(rename_all = "PascalCase")]
 pub struct Config {
 	pub function_name: String,
-	/// Its language, with any version: functions run in the server's. None in what older servers have written, which is
-	/// Python's.
+	/// Its language, with any version: functions run in the server's; in a virtual machine `provided`. None in what
+	/// older servers have written, which is Python's.
 	#[serde(default)]
 	pub runtime: Option<String>,
 	#[serde(default)]
@@ -35,7 +38,7 @@ pub struct Config {
 	/// Seconds that a call may take.
 	#[serde(default = "timeout")]
 	pub timeout: u64,
-	/// Megabytes that a process of a call may have beside what the template has.
+	/// Megabytes that a process of a call may have beside what the template has; a virtual machine has them in all.
 	#[serde(default = "memory")]
 	pub memory_size: u64,
 	/// Calls that a clone may take, one after the other.
@@ -43,6 +46,9 @@ pub struct Config {
 	pub reuse: u32,
 	#[serde(default)]
 	pub environment: Environment,
+	/// The template of the VM daemon's that it is made of; `None` for one that is a process.
+	#[serde(default, skip_serializing_if = "Option::is_none")]
+	pub vm: Option<String>,
 	/// Variables that calls have, and the template doesn't.
 	#[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
 	pub secrets: BTreeMap<String, String>,
@@ -123,6 +129,16 @@ impl Config {
 
 	/// Says what the request left open, by the files of the package.
 	fn complete(&mut self, code: &Path) -> Result<()> {
+		if self.vm.is_some() {
+			let facts = fs::metadata(code.join(BOOTSTRAP)).ok();
+			if !facts.is_some_and(|facts| facts.is_file() && facts.permissions().mode() & 0o100 != 0) {
+				return Err(ApiError::invalid(format!(
+					"a package for a virtual machine has a program {BOOTSTRAP} (chmod +x), which is its runtime"
+				)));
+			}
+			self.runtime.get_or_insert_with(|| PROVIDED.into());
+			return Ok(());
+		}
 		const PYTHON: &str = "lambda_function.lambda_handler";
 		const NODE: &str = "index.handler";
 		let has = |handler: &str, extensions: &[&str]| {
@@ -170,7 +186,22 @@ impl Config {
 		self.check()
 	}
 
-	fn check(&self) -> Result<()> {
+	/// What functions in virtual machines can't have.
+	fn check_machine(&self) -> Result<()> {
+		let why = if !self.runtime.iter().all(|name| name.starts_with(PROVIDED)) {
+			"Runtime is provided in a virtual machine, which has its own: give none"
+		} else if !self.secrets.is_empty() {
+			"a function in a virtual machine can have no secrets: its runtime is started once, and they would be in its template"
+		} else if self.reuse != 1 {
+			"each call of a function in a virtual machine has a new clone: Reuse is for functions in processes"
+		} else {
+			return Ok(());
+		};
+		Err(ApiError::invalid(why))
+	}
+
+	/// Whether it may be what a request asks for.
+	pub fn check(&self) -> Result<()> {
 		if !(1..=900).contains(&self.timeout) || !(16..=1 << 20).contains(&self.memory_size) {
 			return Err(ApiError::invalid("Timeout is 1 to 900 seconds, MemorySize 16 megabytes to a terabyte"));
 		}
@@ -180,7 +211,13 @@ impl Config {
 		if self.handler.starts_with('-') || self.handler.contains('\0') || self.handler.len() > 256 {
 			return Err(ApiError::invalid("Handler is MODULE.FUNCTION"));
 		}
-		if !self.runtime.iter().all(|name| Language::of(name).is_some()) {
+		if self.vm.is_some() {
+			self.check_machine()?;
+		} else if self.runtime.iter().any(|name| name.starts_with(PROVIDED)) {
+			return Err(ApiError::invalid(
+				"Runtime provided is that of virtual machines: Vm (deploy --vm) names a template",
+			));
+		} else if !self.runtime.iter().all(|name| Language::of(name).is_some()) {
 			return Err(ApiError::invalid(
 				"Runtime is python, nodejs or java, with any version: functions run in the server's",
 			));

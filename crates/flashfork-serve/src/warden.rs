@@ -50,11 +50,11 @@ pub fn task_root(state: &Path) -> PathBuf {
 	state.join("task")
 }
 
-/// The environment in which a function is warmed, and its calls run.
-pub fn environment(state: &Path, config: &Config) -> BTreeMap<String, String> {
+/// The environment in which a function is warmed, and its calls run, that finds its code in `root`.
+pub fn environment(root: &Path, config: &Config) -> BTreeMap<String, String> {
 	let mut all = config.environment.variables.clone();
 	let memory = config.memory_size.to_string();
-	let root = task_root(state).display().to_string();
+	let root = root.display().to_string();
 	for (name, value) in [
 		("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1"),
 		("AWS_LAMBDA_FUNCTION_NAME", &config.function_name),
@@ -153,7 +153,7 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 	let program = &order.program;
 	let mut warm = Template::warm(&names, NAME.parse().map_err(Error::other)?, &program.path, &order.shim)
 		.args(&program.arguments)
-		.envs(environment(&order.state, &order.config))
+		.envs(environment(&task_root(&order.state), &order.config))
 		.envs(program.variables.iter().map(|(name, value)| (name, value)))
 		.ready(Ready::Runtime);
 	if program.threads {
@@ -221,6 +221,11 @@ fn see_little(order: &Order) -> Result<()> {
 		tmpfs(&place)?;
 	}
 	Ok(mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?)
+}
+
+/// Where processes of functions see nothing of this machine's.
+pub fn hidden(state: &Path) -> Vec<PathBuf> {
+	own_places().into_iter().chain([state.to_owned()]).collect()
 }
 
 /// Where the template may write, and each call has something else, or may not.

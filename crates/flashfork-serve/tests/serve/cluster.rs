@@ -427,6 +427,11 @@ fn secrets_lie_in_nats_sealed_or_not_at_all() {
 	let nats = Nats::start("secrets", "");
 	let url = nats.url();
 	let alone = nats.node("secrets", "n0", &[]);
+	let done = alone.deploy_as(None, "f", &["--vm", "kernel"]);
+	assert!(
+		String::from_utf8_lossy(&done.stderr).contains("a cluster has no functions in virtual machines"),
+		"{done:?}"
+	);
 	let done = alone.deploy_as(None, "f", &["--secret", "SECRET=word-of-the-secret"]);
 	assert!(String::from_utf8(done.stderr).unwrap().contains("--cluster-key"));
 	// A node's directory, and its options with a key of these bytes.

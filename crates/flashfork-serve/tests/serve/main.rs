@@ -8,6 +8,7 @@ mod events;
 mod java;
 mod javascript;
 mod keys;
+mod machines;
 mod nats;
 mod node;
 mod operations;

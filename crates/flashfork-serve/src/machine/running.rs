@@ -1,0 +1,177 @@
+//! A clone that takes calls.
+
+use super::agent::{Agent, receive};
+use super::daemon::{Daemon, Refusal};
+use super::warm::{Ports, how};
+use super::{Gone, Machines, Owned, Template};
+use crate::error::{self, ApiError};
+use crate::instance::{Body, Instance};
+use crate::runtime::{self, Line};
+use flashfork_proto::agent::MAX_DIALED;
+use flashfork_proto::api::{Clone, CreateClones};
+use flashfork_proto::function::{MAX_FRAME, Said};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::io::Result;
+use std::sync::Arc;
+use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
+use tokio::net::unix::pipe::Sender;
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tracing::warn;
+
+/// Most connections that a runtime may have at a time, of those that its guest may have.
+const MOST_STREAMS: usize = MAX_DIALED / 2;
+
+/// A clone, as far as a call has to do with it. Dropped, it is removed.
+pub struct Running {
+	state: watch::Receiver<State>,
+	control: Mutex<WriteHalf<DuplexStream>>,
+	kill: Option<oneshot::Sender<()>>,
+}
+
+enum State {
+	/// How often all was told that it had printed.
+	Runs(u64),
+	/// The runtime has ended, or its guest: how.
+	Ended(String),
+	Gone,
+}
+
+impl Running {
+	pub fn runs(&self) -> bool {
+		matches!(*self.state.borrow(), State::Runs(_))
+	}
+
+	/// Returns when its runtime has ended: how.
+	pub async fn ended(&self) -> String {
+		let mut state = self.state.clone();
+		match state.wait_for(|state| !matches!(state, State::Runs(_))).await.as_deref() {
+			Ok(State::Ended(how)) => how.clone(),
+			_ => "its virtual machine is gone".into(),
+		}
+	}
+
+	/// Returns when all that has been printed is in the log, or nothing more will be.
+	pub async fn flush(&self) {
+		let mut state = self.state.clone();
+		let State::Runs(before) = *state.borrow_and_update() else { return };
+		if self.control.lock().await.write_all(b"f").await.is_ok() {
+			let _ = state.wait_for(|state| !matches!(state, State::Runs(now) if *now == before)).await;
+		}
+	}
+
+	/// Removes it, and returns when it is gone.
+	pub async fn end(mut self) {
+		self.kill = None;
+		// Or nobody sees to it any more.
+		let _ = self.state.wait_for(|state| matches!(state, State::Gone)).await;
+	}
+}
+
+impl Machines {
+	/// A new clone; what is `held` is so until it is made.
+	pub async fn instance(
+		&self,
+		template: &Arc<Template>,
+		held: impl Send + 'static,
+	) -> error::Result<std::result::Result<Instance, Gone>> {
+		let (name, template) = (self.name(), template.clone());
+		let owned = self.owned("clones", &name, Some(template.clone()));
+		// To its end, also when who waits for it goes.
+		let made = tokio::spawn(async move {
+			let _held = held;
+			let body = CreateClones { name: Some(name.clone()), ..super::one_clone() };
+			let daemon = owned.daemon.clone();
+			let clone = match owned.make::<Vec<Clone>>(&format!("templates/{}/clones", template.name), &body).await {
+				Ok(clone) => clone,
+				Err(Refusal::Absent(_)) => return Ok(Err(Gone)),
+				Err(refusal) => return Err(refusal.into()),
+			};
+			let made = attach(&daemon, &name, template.ports, clone).await;
+			made.map(Ok).map_err(|e| ApiError::service(format!("the clone for the call can't be used: {e}")))
+		});
+		made.await.map_err(ApiError::service)?
+	}
+}
+
+/// Connects to the runtime in a clone that has this name.
+pub async fn attach(daemon: &Daemon, name: &str, ports: Ports, clone: Owned) -> Result<Instance> {
+	let (heard, control) = split(Agent::connect(daemon, name).await?.dial(ports.messages).await?);
+	let (log, printed) = std::io::pipe()?;
+	let (asks, asked) = mpsc::channel(MOST_STREAMS);
+	let (tells, state) = watch::channel(State::Runs(0));
+	let (kill, killed) = oneshot::channel();
+	tokio::spawn(attend(clone, heard, Sender::from_owned_fd(printed.into())?, asks, tells, killed));
+	let running = Running { state, control: Mutex::new(control), kill: Some(kill) };
+	let place = Place { daemon: daemon.clone(), clone: name.to_owned(), port: ports.streams };
+	Instance::new(Body::Machine(running), log, |line| serve(place, asked, line))
+}
+
+/// Sees to a clone until nobody wants it any more, and removes it.
+async fn attend(
+	clone: Owned,
+	mut heard: ReadHalf<DuplexStream>,
+	mut printed: Sender,
+	asks: mpsc::Sender<()>,
+	state: watch::Sender<State>,
+	mut killed: oneshot::Receiver<()>,
+) {
+	let hears = async {
+		loop {
+			match receive(&mut heard, MAX_FRAME).await {
+				// Nobody may read it any more.
+				Ok(Said::Printed(bytes)) => drop(printed.write_all(&bytes).await),
+				// One too many waits until its call ends.
+				Ok(Said::Asks(_)) => drop(asks.try_send(())),
+				Ok(Said::Flushed) => state.send_modify(|state| {
+					if let State::Runs(count) = state {
+						*count += 1;
+					}
+				}),
+				Ok(Said::Ended(exit)) => break how(exit),
+				Err(_) => break "its virtual machine has ended".into(),
+			}
+		}
+	};
+	tokio::select! {
+		how = hears => {
+			// No more requests, by which `serve` ends.
+			drop(asks);
+			state.send_replace(State::Ended(how));
+			let _ = killed.await;
+		}
+		_ = &mut killed => {}
+	}
+	clone.remove().await;
+	state.send_replace(State::Gone);
+}
+
+/// Where a runtime's connections come to.
+struct Place {
+	daemon: Daemon,
+	clone: String,
+	port: u16,
+}
+
+impl Place {
+	/// Serves the next that waits.
+	async fn answer(&self, line: Arc<Line>) {
+		let stream = async { Agent::connect(&self.daemon, &self.clone).await?.dial(self.port).await };
+		match stream.await {
+			Ok(stream) => runtime::serve(stream, line).await,
+			Err(e) => warn!(clone = self.clone, "a request of the runtime's is not heard: {e}"),
+		}
+	}
+}
+
+/// Serves all connections of a runtime, until that has ended.
+async fn serve(place: Place, mut asked: mpsc::Receiver<()>, line: Arc<Line>) {
+	let mut open = FuturesUnordered::new();
+	loop {
+		tokio::select! {
+			Some(()) = asked.recv(), if open.len() < MOST_STREAMS => open.push(place.answer(line.clone())),
+			Some(()) = open.next() => {}
+			else => return,
+		}
+	}
+}

@@ -1,0 +1,119 @@
+//! Making a function's template.
+
+use super::agent::{Agent, receive};
+use super::{Machines, Owned, one_clone, running};
+use crate::error::{ApiError, Result};
+use crate::instance::Instance;
+use crate::runtime::{Answer, Call};
+use crate::store::Config;
+use crate::warden;
+use flashfork_proto::agent::{Exec, Exit};
+use flashfork_proto::api::{Clone, CreateClones, ForkClone, Forked};
+use flashfork_proto::function::{MAX_FRAME, NEXT, Said};
+use flashfork_proto::printable;
+use serde_bytes::ByteBuf;
+use std::io::Error;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Where guests keep their agent, and a function finds its package, as in AWS.
+const AGENT: &str = "/run/flashfork/agent";
+const TASK_ROOT: &str = "/var/task";
+
+/// How long a runtime that asks for no call may take to say why.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// TCP ports of what serves a runtime in its guest.
+#[derive(Clone, Copy)]
+pub struct Ports {
+	pub messages: u16,
+	pub streams: u16,
+}
+
+/// A function's template.
+pub struct Template {
+	pub(super) name: String,
+	pub(super) ports: Ports,
+	/// Removes it.
+	_owned: Owned,
+}
+
+impl Machines {
+	/// Makes one with the package in `code`; `print` gets what the runtime prints meanwhile.
+	pub async fn warm(&self, config: &Config, of: &str, code: &Path, print: impl Fn(&[u8])) -> Result<Template> {
+		// The server may have been started anew with other options.
+		self.memory(of).await?;
+		self.tidy().await;
+		self.watch()?;
+		let name = self.name();
+		let body = CreateClones { name: Some(name.clone()), ..one_clone() };
+		let path = format!("templates/{of}/clones");
+		let clone = self.owned("clones", &name, None).make::<Vec<Clone>>(&path, &body).await?;
+		let failed = |why| ApiError::not_ready(format!("the function can't be warmed in a clone of {of}: {why}"));
+		let (ports, line) = self.begin(&name, config, code, print).await.map_err(|e| failed(e.to_string()))?;
+		if !line.starts_with(NEXT) {
+			let instance = running::attach(&self.daemon, &name, ports, clone).await?;
+			return Err(failed(why(instance, &line).await));
+		}
+		let made = self.name();
+		let body = serde_json::json!({ "count": 0, "template": made });
+		let body: ForkClone = serde_json::from_value(body).map_err(ApiError::service)?;
+		let owned = self.owned("templates", &made, None).make::<Forked>(&format!("clones/{name}/fork"), &body).await?;
+		clone.remove().await;
+		Ok(Template { name: made, ports, _owned: owned })
+	}
+
+	/// Starts the function's runtime in a clone: how its first request begins.
+	async fn begin(
+		&self,
+		clone: &str,
+		config: &Config,
+		code: &Path,
+		print: impl Fn(&[u8]),
+	) -> std::io::Result<(Ports, Vec<u8>)> {
+		Agent::connect(&self.daemon, clone).await?.store(code, "/var", "task").await?;
+		let variables = warden::environment(Path::new(TASK_ROOT), config);
+		let command = Exec {
+			argv: [AGENT, "function", TASK_ROOT].map(ByteBuf::from).into(),
+			env: variables.into_iter().map(|(name, value)| (ByteBuf::from(name), ByteBuf::from(value))).collect(),
+			survives: true,
+			..Exec::default()
+		};
+		let mut agent = Agent::connect(&self.daemon, clone).await?;
+		let line = agent.start(command).await?;
+		let ports = line.split_once(' ').and_then(|(messages, streams)| {
+			Some(Ports { messages: messages.parse().ok()?, streams: streams.parse().ok()? })
+		});
+		let ports = ports.ok_or_else(|| Error::other(format!("its agent is none of this flashfork: {line}")))?;
+		let mut control = Agent::connect(&self.daemon, clone).await?.dial(ports.messages).await?;
+		loop {
+			match receive(&mut control, MAX_FRAME).await? {
+				Said::Printed(bytes) => print(&bytes),
+				Said::Asks(line) => return Ok((ports, line.into_vec())),
+				Said::Ended(exit) => {
+					return Err(Error::other(format!("it ended before it asked for a call, by {}", how(exit))));
+				}
+				Said::Flushed => {}
+			}
+		}
+	}
+}
+
+/// How a runtime has ended.
+pub fn how(exit: Exit) -> String {
+	match exit {
+		Exit::Code(code) => format!("exit status {code}"),
+		Exit::Signal(signal) => format!("signal: {signal}"),
+	}
+}
+
+/// What a runtime says that asks for something else than a call: it tells an error that way.
+async fn why(mut instance: Instance, line: &[u8]) -> String {
+	let (id, payload) = ("init".to_owned(), Default::default());
+	let call = Call { id, invocation: String::new(), arn: String::new(), deadline: 0, client_context: None, payload };
+	let text = |bytes: &[u8]| printable(&String::from_utf8_lossy(bytes));
+	match instance.call(call, Instant::now() + LAST_WORDS, LAST_WORDS).await {
+		Ok(Answer::Done(bytes) | Answer::Failed(bytes)) => text(&bytes),
+		Ok(Answer::TooLarge) | Err(_) => format!("it asks for no call, but says {:?}", text(line)),
+	}
+}
