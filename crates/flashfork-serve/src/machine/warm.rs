@@ -1,27 +1,20 @@
 //! Making a function's template.
 
 use super::agent::{Agent, receive};
-use super::{Machines, Owned, one_clone, running};
+use super::{Machines, Owned, one_clone};
 use crate::error::{ApiError, Result};
-use crate::instance::Instance;
-use crate::runtime::{Answer, Call};
 use crate::store::Config;
 use crate::warden;
 use flashfork_proto::agent::{Exec, Exit};
 use flashfork_proto::api::{Clone, CreateClones, ForkClone, Forked};
-use flashfork_proto::function::{MAX_FRAME, NEXT, Said};
-use flashfork_proto::printable;
+use flashfork_proto::function::{MAX_FRAME, Said};
 use serde_bytes::ByteBuf;
 use std::io::Error;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// Where guests keep their agent, and a function finds its package, as in AWS.
 const AGENT: &str = "/run/flashfork/agent";
 const TASK_ROOT: &str = "/var/task";
-
-/// How long a runtime that asks for no call may take to say why.
-const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// TCP ports of what serves a runtime in its guest.
 #[derive(Clone, Copy)]
@@ -50,11 +43,8 @@ impl Machines {
 		let path = format!("templates/{of}/clones");
 		let clone = self.owned("clones", &name, None).make::<Vec<Clone>>(&path, &body).await?;
 		let failed = |why| ApiError::not_ready(format!("the function can't be warmed in a clone of {of}: {why}"));
-		let (ports, line) = self.begin(&name, config, code, print).await.map_err(|e| failed(e.to_string()))?;
-		if !line.starts_with(NEXT) {
-			let instance = running::attach(&self.daemon, &name, ports, clone).await?;
-			return Err(failed(why(instance, &line).await));
-		}
+		// What it asks for, a call or to be heard on its failure, each clone does.
+		let ports = self.begin(&name, config, code, print).await.map_err(|e| failed(e.to_string()))?;
 		let made = self.name();
 		let body = serde_json::json!({ "count": 0, "template": made });
 		let body: ForkClone = serde_json::from_value(body).map_err(ApiError::service)?;
@@ -63,14 +53,8 @@ impl Machines {
 		Ok(Template { name: made, ports, _owned: owned })
 	}
 
-	/// Starts the function's runtime in a clone: how its first request begins.
-	async fn begin(
-		&self,
-		clone: &str,
-		config: &Config,
-		code: &Path,
-		print: impl Fn(&[u8]),
-	) -> std::io::Result<(Ports, Vec<u8>)> {
+	/// Starts the function's runtime in a clone, and returns when it asks for something.
+	async fn begin(&self, clone: &str, config: &Config, code: &Path, print: impl Fn(&[u8])) -> std::io::Result<Ports> {
 		Agent::connect(&self.daemon, clone).await?.store(code, "/var", "task").await?;
 		let variables = warden::environment(Path::new(TASK_ROOT), config);
 		let command = Exec {
@@ -89,7 +73,7 @@ impl Machines {
 		loop {
 			match receive(&mut control, MAX_FRAME).await? {
 				Said::Printed(bytes) => print(&bytes),
-				Said::Asks(line) => return Ok((ports, line.into_vec())),
+				Said::Asks(_) => return Ok(ports),
 				Said::Ended(exit) => {
 					return Err(Error::other(format!("it ended before it asked for a call, by {}", how(exit))));
 				}
@@ -104,16 +88,5 @@ pub fn how(exit: Exit) -> String {
 	match exit {
 		Exit::Code(code) => format!("exit status {code}"),
 		Exit::Signal(signal) => format!("signal: {signal}"),
-	}
-}
-
-/// What a runtime says that asks for something else than a call: it tells an error that way.
-async fn why(mut instance: Instance, line: &[u8]) -> String {
-	let (id, payload) = ("init".to_owned(), Default::default());
-	let call = Call { id, invocation: String::new(), arn: String::new(), deadline: 0, client_context: None, payload };
-	let text = |bytes: &[u8]| printable(&String::from_utf8_lossy(bytes));
-	match instance.call(call, Instant::now() + LAST_WORDS, LAST_WORDS).await {
-		Ok(Answer::Done(bytes) | Answer::Failed(bytes)) => text(&bytes),
-		Ok(Answer::TooLarge) | Err(_) => format!("it asks for no call, but says {:?}", text(line)),
 	}
 }
