@@ -1,11 +1,10 @@
 //! A clone of a function's, over the calls that it takes.
 
+use crate::connections::Source;
 use crate::machine::Running;
-use crate::runtime::{self, Answer, Call, Line};
+use crate::runtime::{Answer, Call, Line};
 use flashfork_templates::Clone as Process;
-use rustix::net::sockopt::set_socket_linger;
 use std::io::{Error, ErrorKind, PipeReader, Result};
-use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::pin::{Pin, pin};
@@ -95,14 +94,12 @@ impl Instance {
 		Ok(Instance { body, line, served: Some(served), log, calls: 0 })
 	}
 
-	/// A process; `stream` is the other end of its connection.
-	pub fn of_process(process: Process, stream: TcpStream, log: PipeReader) -> Result<Instance> {
+	/// A process, with the source of its connections.
+	pub fn of_process(process: Process, source: Source, log: PipeReader) -> Result<Instance> {
 		let fd = process.as_fd().try_clone_to_owned()?;
 		// SAFETY: the descriptor is open until it is dropped, after it was taken from the loop.
 		let ended = unsafe { AsyncFd::register(fd) }.map_err(Error::from)?;
-		stream.set_nonblocking(true)?;
-		let stream = tokio::net::TcpStream::from_std(stream)?;
-		Instance::new(Body::Process(process, ended), log, |line| runtime::serve(stream, line))
+		Instance::new(Body::Process(process, ended), log, |line| source.serve(line))
 	}
 
 	/// Waits until it asks for its first call. Else, in words, why it does not.
@@ -244,20 +241,5 @@ impl Log {
 		let more = self.bytes.len().saturating_sub(CALL_LOG);
 		self.bytes.drain(..more);
 		Ok(count)
-	}
-}
-
-/// Two ends of a connection, both this process's: what is at either end is known. Nothing of it waits when it ends.
-pub fn pair() -> Result<(TcpStream, TcpStream)> {
-	let listener = TcpListener::bind("127.0.0.1:0")?;
-	let theirs = TcpStream::connect(listener.local_addr()?)?;
-	loop {
-		let (ours, peer) = listener.accept()?;
-		if peer == theirs.local_addr()? {
-			ours.set_nodelay(true)?;
-			theirs.set_nodelay(true)?;
-			set_socket_linger(&ours, Some(Duration::ZERO))?;
-			return Ok((ours, theirs));
-		}
 	}
 }

@@ -5,6 +5,7 @@ mod bodies;
 mod client;
 mod closed;
 mod cluster;
+mod connections;
 mod deploys;
 mod error;
 mod events;

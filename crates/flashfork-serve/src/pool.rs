@@ -1,8 +1,9 @@
 //! Functions with their templates, and calls of them, each in a clone of its own.
 
 use crate::bodies::MOST;
+use crate::connections::Source;
 use crate::error::{ApiError, Result};
-use crate::instance::{Instance, TIMED_OUT, pair};
+use crate::instance::{Instance, TIMED_OUT};
 use crate::lease::Lease;
 use crate::locked;
 use crate::machine::{self, Machines};
@@ -339,7 +340,7 @@ impl Function {
 				return Ok(made.map_err(|machine::Gone| TemplateError::Gone(NAME.parse().expect("it is a name"))));
 			}
 		};
-		let (ours, theirs) = pair()?;
+		let (source, theirs) = Source::new()?;
 		let (reader, writer) = std::io::pipe()?;
 		let (function, pool) = (self.clone(), pool.clone());
 		let made = tokio::task::spawn_blocking(move || {
@@ -347,7 +348,7 @@ impl Function {
 			function.clone_of(&pool, &warm, &[theirs.into(), writer.into()])
 		});
 		match made.await.map_err(ApiError::service)? {
-			Ok(process) => Ok(Ok(Instance::of_process(process, ours, reader)?)),
+			Ok(process) => Ok(Ok(Instance::of_process(process, source, reader)?)),
 			Err(e) => Ok(Err(e)),
 		}
 	}

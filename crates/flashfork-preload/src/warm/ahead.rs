@@ -4,7 +4,7 @@
 //! What a fork costs, and what a clone's first steps cost, is paid then. There is one at a time; whoever comes when
 //! there is none has a clone forked for him.
 
-use super::message::{pass, take};
+use super::message::{PASSED, pass, take};
 use super::template::{Ahead, CLONE, FREE, Slot, TEMPLATE, Template, Wanted};
 use super::{process::threads, serve, take_over::take_over};
 use core::{ffi::c_int, mem::MaybeUninit};
@@ -96,7 +96,7 @@ pub fn wait_for_caller(rehearsed: bool) {
 		if !rehearsed || threads() != 1 {
 			libc::shutdown(template.ahead.far, libc::SHUT_RD);
 		}
-		let Some((job, [socket, descriptors @ ..])) = take(template.ahead.far) else { libc::_exit(127) };
+		let Some((job, [socket, descriptors @ ..])) = take::<PASSED>(template.ahead.far) else { libc::_exit(127) };
 		forget_signals(template.facts.pid);
 		close(&mut template.ahead.far);
 		template.slots[0] = Slot { socket, job, caller: serve::own_user(socket).unwrap_or(0), ..FREE };

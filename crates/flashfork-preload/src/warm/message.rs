@@ -96,7 +96,7 @@ fn descriptors(message: &libc::msghdr) -> Result<[c_int; DESCRIPTORS], usize> {
 }
 
 /// Descriptors for a clone that was made ahead: its caller's connection, then those of the request.
-const PASSED: usize = DESCRIPTORS + 1;
+pub const PASSED: usize = DESCRIPTORS + 1;
 
 /// Passes descriptors to the process at the other end, without waiting, and whether it is one job with the caller.
 pub fn pass(socket: c_int, job: bool, descriptors: [c_int; PASSED]) -> bool {
@@ -126,8 +126,10 @@ fn send_all<const N: usize>(socket: c_int, bytes: &[u8], descriptors: [c_int; N]
 	}
 }
 
-/// Waits for what [`pass`] passes; none when the other end is gone, or this process has no room for them.
-pub fn take(socket: c_int) -> Option<(bool, [c_int; PASSED])> {
+/// Waits for a byte with so many descriptors, as [`pass`] passes them; none when the other end is gone, or this process
+/// has no room for them.
+pub fn take<const N: usize>(socket: c_int) -> Option<(bool, [c_int; N])> {
+	const { assert!(N <= PASSED) };
 	let (mut byte, mut control) = (0u8, Control([0; 64]));
 	let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
 	// SAFETY: all zeros are a value of the structure; the buffers are as long as they say, and looked at within what
@@ -138,14 +140,17 @@ pub fn take(socket: c_int) -> Option<(bool, [c_int; PASSED])> {
 		message.msg_iovlen = 1;
 		message.msg_control = (&raw mut control).cast();
 		message.msg_controllen = size_of::<Control>();
-		// No signal comes in between: all are blocked.
-		if libc::recvmsg(socket, &raw mut message, libc::MSG_CMSG_CLOEXEC) != 1 {
-			return None;
+		loop {
+			match libc::recvmsg(socket, &raw mut message, libc::MSG_CMSG_CLOEXEC) {
+				1 => break,
+				-1 if *libc::__errno_location() == libc::EINTR => {}
+				_ => return None,
+			}
 		}
 		let header = libc::CMSG_FIRSTHDR(&raw const message);
-		let all = libc::CMSG_LEN(size_of::<[c_int; PASSED]>() as u32) as usize;
+		let all = libc::CMSG_LEN(size_of::<[c_int; N]>() as u32) as usize;
 		(!header.is_null() && (*header).cmsg_len == all)
-			.then(|| (byte != 0, libc::CMSG_DATA(header).cast::<[c_int; PASSED]>().read_unaligned()))
+			.then(|| (byte != 0, libc::CMSG_DATA(header).cast::<[c_int; N]>().read_unaligned()))
 	}
 }
 

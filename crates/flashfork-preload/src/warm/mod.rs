@@ -34,6 +34,7 @@ pub mod runtime;
 mod script;
 mod serve;
 mod shared;
+mod source;
 mod stacks;
 mod streams;
 mod take_over;

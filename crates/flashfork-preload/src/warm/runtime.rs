@@ -1,13 +1,13 @@
 //! A function of `flashfork serve`: it is ready where its runtime client connects, and each of its clones serves one
-//! call, with a connection of its own in that one's place: what it was given as standard input.
+//! call, with connections of its own in that one's place ([`source`]).
 //!
 //! A clone is locked in (ARCHITECTURE.md, Functions), with /tmp and /proc of its own.
 
 use super::template::{CLONE, ORDER, Single};
-use super::{ahead, api::api, forked::in_handlers, shared, take_over::set_limit, threads, wait::wait};
+use super::{ahead, api::api, forked::in_handlers, shared, source, take_over::set_limit, threads, wait::wait};
 use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use core::ptr::{null, null_mut};
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use flashfork_warm::ReadyAt;
 
 const CODE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("runtime.py"), "\0").as_bytes()) {
@@ -40,9 +40,7 @@ api! {
 	PyOS_BeforeFork: fn();
 }
 
-/// What a clone's runtime client gets when it connects; none before it is a clone's, and no second time.
-static CONNECTION: AtomicI32 = AtomicI32::new(-1);
-/// Whether this process is in a clone, which connects once.
+/// Whether this process is in a clone.
 static IS_CLONE: AtomicBool = AtomicBool::new(false);
 /// Whether it is in namespaces of its own.
 static LOCKED_IN: AtomicBool = AtomicBool::new(false);
@@ -69,14 +67,7 @@ pub fn connect(fd: c_int) -> Option<c_int> {
 			}
 			become_template()?;
 		}
-		let connection = CONNECTION.swap(-1, Relaxed);
-		if connection < 0 {
-			*libc::__errno_location() = libc::ECONNREFUSED;
-			return Some(-1);
-		}
-		let done = put_in_place(connection, fd);
-		libc::close(connection);
-		Some(done)
+		Some(source::connect(fd))
 	}
 }
 
@@ -141,10 +132,10 @@ unsafe fn begin() {
 		let home = core::mem::replace(HOME.get(), -1);
 		check(libc::fchdir(home), c"flashfork: can't go to the function's directory");
 		libc::close(home);
-		CONNECTION.store(libc::fcntl(0, libc::F_DUPFD_CLOEXEC, 3), Relaxed);
-		let empty = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-		libc::dup2(empty, 0);
-		libc::close(empty);
+		if let Err(error) = source::take() {
+			*libc::__errno_location() = error.into_raw();
+			check(-1, c"flashfork: can't take what a call is connected by");
+		}
 		shared::cut();
 		IS_CLONE.store(true, Relaxed);
 	}

@@ -1,9 +1,9 @@
 //! The maker: waits for its keeper's orders, in the program's memory.
 
 use super::socket::{Heard, close_all, hear, is_answered, say};
-use super::{IN_CLONE, bound_capabilities, end, first, is_ready_at, java, python, runtime, systemv};
+use super::{IN_CLONE, bound_capabilities, end, first, is_ready_at, java, python, systemv};
 use super::{caller::Caller, listeners};
-use crate::warm::{hooks, mapped};
+use crate::warm::{hooks, mapped, source};
 use crate::{atfork, number, warm::template::CLONE};
 use core::sync::atomic::Ordering::SeqCst;
 use flashfork_core::forkall::{Fit, Frozen, Place, Unfit, What, call, go_to};
@@ -238,7 +238,7 @@ fn in_clone(
 	if let Err(e) = frozen.renew(&mut report) {
 		failed(report, Step::Files, e);
 	}
-	if let Some(Err(e)) = called.map(|_| runtime::take_connection()) {
+	if let Some(Err(e)) = called.map(|_| source::take()) {
 		failed(report, Step::Streams, e);
 	}
 	if let Err((step, e)) = caller.begin(kept) {

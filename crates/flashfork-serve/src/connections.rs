@@ -1,0 +1,81 @@
+//! Connections of a process's runtime client with the server, as many as it opens, so long as that is open by which it
+//! asks for them (`warm/source.rs` of flashfork-preload).
+
+use crate::runtime::{self, Line};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use std::io::{IoSlice, Result};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpStream, UnixStream};
+
+/// Most that are open at a time.
+const MOST: usize = 64;
+
+/// What they come from, for a clone that is to be made, with the first of them.
+pub struct Source {
+	socket: UnixStream,
+	first: TcpStream,
+}
+
+impl Source {
+	/// The other end is the clone's standard input.
+	pub fn new() -> Result<(Source, OwnedFd)> {
+		let (socket, theirs) = std::os::unix::net::UnixStream::pair()?;
+		let first = give(&socket)?;
+		socket.set_nonblocking(true)?;
+		Ok((Source { socket: UnixStream::from_std(socket)?, first }, theirs.into()))
+	}
+
+	/// Serves all, until these have ended and no more can be asked for.
+	pub async fn serve(mut self, line: Arc<Line>) {
+		let serve = |stream| runtime::serve(stream, line.clone());
+		let mut served = FuturesUnordered::from_iter([serve(self.first)]);
+		let (mut is_open, mut byte) = (true, [0]);
+		loop {
+			tokio::select! {
+				read = self.socket.read(&mut byte), if is_open && served.len() < MOST => {
+					match matches!(read, Ok(1)).then(|| give(&self.socket)) {
+						Some(Ok(stream)) => served.push(serve(stream)),
+						// Who waits for one sees the end.
+						_ => is_open = false,
+					}
+				}
+				Some(()) = served.next() => {}
+				else => return,
+			}
+		}
+	}
+}
+
+/// A connection, of which the other end is passed through the socket.
+fn give(socket: impl AsFd) -> Result<TcpStream> {
+	let (ours, theirs) = pair()?;
+	let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+	let mut with = SendAncillaryBuffer::new(&mut room);
+	let theirs = [theirs.as_fd()];
+	with.push(SendAncillaryMessage::ScmRights(&theirs));
+	sendmsg(socket, &[IoSlice::new(b"c")], &mut with, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+	ours.set_nonblocking(true)?;
+	TcpStream::from_std(ours)
+}
+
+/// Two ends of a connection, both this process's: what is at either end is known. Nothing of it waits when it ends.
+fn pair() -> Result<(std::net::TcpStream, std::net::TcpStream)> {
+	let listener = TcpListener::bind("127.0.0.1:0")?;
+	let theirs = std::net::TcpStream::connect(listener.local_addr()?)?;
+	loop {
+		let (ours, peer) = listener.accept()?;
+		if peer == theirs.local_addr()? {
+			ours.set_nodelay(true)?;
+			theirs.set_nodelay(true)?;
+			set_socket_linger(&ours, Some(Duration::ZERO))?;
+			return Ok((ours, theirs));
+		}
+	}
+}
