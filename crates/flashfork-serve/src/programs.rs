@@ -2,6 +2,7 @@
 
 use crate::error::{ApiError, Result};
 use crate::store::{Config, Language};
+use flashfork_proto::function::BOOTSTRAP;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,8 +25,8 @@ pub struct Program {
 	pub arguments: Vec<OsString>,
 	/// Variables of the warm-up alone.
 	pub variables: Vec<(String, String)>,
-	/// Whether it has threads, which its clones must have, too.
-	pub threads: bool,
+	/// Whether it has threads, which its clones must have, too; `None` where that shows when it is warmed.
+	pub threads: Option<bool>,
 }
 
 impl Programs {
@@ -35,13 +36,16 @@ impl Programs {
 			Language::Python => self.python(config),
 			Language::Node => self.node(config),
 			Language::Java => self.java(config, code),
+			Language::Provided => {
+				Ok(Program { path: code.join(BOOTSTRAP), arguments: Vec::new(), variables: Vec::new(), threads: None })
+			}
 		}
 	}
 
 	fn python(&self, config: &Config) -> Result<Program> {
 		let arguments = vec!["-m".into(), "awslambdaric".into(), OsString::from(&config.handler)];
 		let variables = vec![("PYTHONDONTWRITEBYTECODE".into(), "1".into())];
-		Ok(Program { path: found(&self.python, "--python")?, arguments, variables, threads: false })
+		Ok(Program { path: found(&self.python, "--python")?, arguments, variables, threads: Some(false) })
 	}
 
 	fn node(&self, config: &Config) -> Result<Program> {
@@ -57,7 +61,7 @@ impl Programs {
 		// As AWS has it: what is garbage is collected before memory is short.
 		let heap = format!("--max-old-space-size={}", config.memory_size * 9 / 10);
 		let arguments = vec![heap.into(), client.into(), OsString::from(&config.handler)];
-		Ok(Program { path, arguments, variables: Vec::new(), threads: true })
+		Ok(Program { path, arguments, variables: Vec::new(), threads: Some(true) })
 	}
 
 	fn java(&self, config: &Config, code: &Path) -> Result<Program> {
@@ -76,7 +80,7 @@ impl Programs {
 		let mut arguments: Vec<OsString> =
 			["-XX:+UseSerialGC", "-XX:-UsePerfData", &heap, "-cp"].map(OsString::from).into();
 		arguments.extend([places, client.into(), OsString::from(&config.handler)]);
-		Ok(Program { path, arguments, variables: Vec::new(), threads: true })
+		Ok(Program { path, arguments, variables: Vec::new(), threads: Some(true) })
 	}
 }
 

@@ -69,10 +69,12 @@ pub enum Language {
 	Python,
 	Node,
 	Java,
+	/// A program that the package brings along.
+	Provided,
 }
 
 impl Language {
-	const ALL: [Language; 3] = [Language::Python, Language::Node, Language::Java];
+	const ALL: [Language; 4] = [Language::Python, Language::Node, Language::Java, Language::Provided];
 
 	/// As runtimes are named after it, with a version behind it.
 	fn name(self) -> &'static str {
@@ -80,6 +82,7 @@ impl Language {
 			Language::Python => "python",
 			Language::Node => "nodejs",
 			Language::Java => "java",
+			Language::Provided => PROVIDED,
 		}
 	}
 
@@ -129,16 +132,8 @@ impl Config {
 
 	/// Says what the request left open, by the files of the package.
 	fn complete(&mut self, code: &Path) -> Result<()> {
-		if self.vm.is_some() {
-			let facts = fs::metadata(code.join(BOOTSTRAP)).ok();
-			if !facts.is_some_and(|facts| facts.is_file() && facts.permissions().mode() & 0o100 != 0) {
-				return Err(ApiError::invalid(format!(
-					"a package for a virtual machine has a program {BOOTSTRAP} (chmod +x), which is its runtime"
-				)));
-			}
-			self.runtime.get_or_insert_with(|| PROVIDED.into());
-			return Ok(());
-		}
+		let facts = fs::metadata(code.join(BOOTSTRAP));
+		let provided = facts.is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o100 != 0);
 		const PYTHON: &str = "lambda_function.lambda_handler";
 		const NODE: &str = "index.handler";
 		let has = |handler: &str, extensions: &[&str]| {
@@ -151,17 +146,25 @@ impl Config {
 		let either = |default| if self.handler.is_empty() { default } else { &*self.handler };
 		let class = self.handler.split("::").next().unwrap_or_default().replace('.', "/");
 		let language = match () {
+			() if self.vm.is_some() => Language::Provided,
 			() if has(either(PYTHON), &["py"]) => Language::Python,
 			() if has(either(NODE), &["js", "mjs", "cjs"]) => Language::Node,
 			() if self.handler.contains("::") || has(&class, &["class"]) => Language::Java,
+			() if provided => Language::Provided,
 			() => Language::Python,
 		};
 		self.runtime.get_or_insert_with(|| language.name().into());
+		if self.language() == Language::Provided && !provided {
+			let why = "a package whose runtime is provided has a program bootstrap (chmod +x), which is that";
+			return Err(ApiError::invalid(why));
+		}
 		if self.handler.is_empty() {
 			self.handler = match self.language() {
 				Language::Python => PYTHON,
 				Language::Node => NODE,
 				Language::Java => return Err(ApiError::invalid("Handler is missing: in Java it is CLASS::METHOD")),
+				// It need not look at any.
+				Language::Provided => return Ok(()),
 			}
 			.into();
 		}
@@ -213,13 +216,9 @@ impl Config {
 		}
 		if self.vm.is_some() {
 			self.check_machine()?;
-		} else if self.runtime.iter().any(|name| name.starts_with(PROVIDED)) {
-			return Err(ApiError::invalid(
-				"Runtime provided is that of virtual machines: Vm (deploy --vm) names a template",
-			));
 		} else if !self.runtime.iter().all(|name| Language::of(name).is_some()) {
 			return Err(ApiError::invalid(
-				"Runtime is python, nodejs or java, with any version: functions run in the server's",
+				"Runtime is python, nodejs or java, with any version: functions run in the server's; or provided",
 			));
 		}
 		let all = || self.environment.variables.iter().chain(&self.secrets);

@@ -149,24 +149,29 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 	see_little(order)?;
 	let names = Directory::open(&order.names).map_err(Error::other)?;
 	std::env::set_current_dir(task_root(&order.state))?;
-	let errors = std::io::stderr();
 	let program = &order.program;
-	let mut warm = Template::warm(&names, NAME.parse().map_err(Error::other)?, &program.path, &order.shim)
-		.args(&program.arguments)
-		.envs(environment(&task_root(&order.state), &order.config))
-		.envs(program.variables.iter().map(|(name, value)| (name, value)))
-		.ready(Ready::Runtime);
-	if program.threads {
-		warm = warm.threads(Moment::Itself);
+	let start = |threads| {
+		let mut warm = Template::warm(&names, NAME.parse().map_err(Error::other)?, &program.path, &order.shim)
+			.args(&program.arguments)
+			.envs(environment(&task_root(&order.state), &order.config))
+			.envs(program.variables.iter().map(|(name, value)| (name, value)))
+			.ready(Ready::Runtime);
+		if threads {
+			warm = warm.threads(Moment::Itself);
+		}
+		let errors = || Ok::<_, Error>(Stdio::from(rustix::io::dup(std::io::stderr())?));
+		let warming = warm.output(errors()?, errors()?).start();
+		Ok::<_, Error>(warming.and_then(flashfork_templates::Warming::wait))
+	};
+	let (mut threads, mut warmed) = (program.threads == Some(true), start(program.threads == Some(true))?);
+	// With threads it may have more of its own, and a clone takes longer.
+	if program.threads.is_none() && warmed.is_err() {
+		(threads, warmed) = (true, start(true)?);
 	}
-	let facts = warm
-		.output(Stdio::from(rustix::io::dup(&errors)?), Stdio::from(rustix::io::dup(&errors)?))
-		.start()
-		.and_then(flashfork_templates::Warming::wait)
-		.map_err(Error::other)?;
+	let facts = warmed.map_err(Error::other)?;
 	// What has no parent any more has this process; a template with threads accepts no children at all.
 	let is_left = |pid: &i32| *pid != facts.pid && parent_of(*pid) == Some(std::process::id() as i32);
-	if !program.threads && processes()?.iter().any(is_left) {
+	if !threads && processes()?.iter().any(is_left) {
 		return Err(Error::other("it has left a process running, beside all calls: start it in the handler"));
 	}
 	for place in own_places().into_iter().filter(|place| place.is_dir()) {
@@ -175,7 +180,7 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 	// No call is to find it.
 	unmount(&order.names, UnmountFlags::DETACH)?;
 	// With threads the template is another process than those that it stands for; no other here has as much.
-	let all = if program.threads { processes()? } else { vec![facts.pid] };
+	let all = if threads { processes()? } else { vec![facts.pid] };
 	Ok((all.into_iter().filter_map(data_of).max().unwrap_or_default(), facts.pid))
 }
 

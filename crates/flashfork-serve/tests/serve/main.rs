@@ -12,6 +12,7 @@ mod machines;
 mod nats;
 mod node;
 mod operations;
+mod provided;
 mod signatures;
 #[cfg(feature = "otlp")]
 mod traces;

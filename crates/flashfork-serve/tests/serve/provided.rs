@@ -1,0 +1,74 @@
+//! Functions with a runtime of their own, a program.
+
+use crate::common::Server;
+use serde_json::json;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A package with that as its runtime.
+fn package(fill: impl FnOnce(&Path)) -> TempDir {
+	let place = tempfile::tempdir().unwrap();
+	let program = place.path().join("bootstrap");
+	fill(&program);
+	if program.exists() {
+		fs::set_permissions(program, PermissionsExt::from_mode(0o755)).unwrap();
+	}
+	place
+}
+
+/// Of `bootstrap.rs`.
+fn built(options: &[&str]) -> TempDir {
+	package(|program| {
+		let mut build = Command::new("rustc");
+		build.args(["--edition", "2024", "-o"]).arg(program).args(options);
+		let done = build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/handlers/bootstrap.rs")).output().unwrap();
+		assert!(done.status.success(), "{done:?}");
+	})
+}
+
+fn deploy(server: &Server, package: &TempDir, name: &str, options: &[&str]) -> Result<(), String> {
+	let code = package.path().to_str().unwrap();
+	let done = server.command(&[&["deploy", code, "--name", name], options].concat());
+	if done.status.success() { Ok(()) } else { Err(String::from_utf8(done.stderr).unwrap()) }
+}
+
+#[test]
+fn programs_are_functions_with_any_connections_and_threads() {
+	let server = Server::start("provided", &[]);
+	let package = built(&[]);
+	for (name, more) in [("one", &[][..]), ("threads", &["--env", "THREADS=1"])] {
+		deploy(&server, &package, name, &[&["--secret", "SECRET=key"], more].concat()).unwrap();
+		for event in ["a", "b", "c"] {
+			let answer = json!({ "call": 1, "event": event, "secret": "key" });
+			assert_eq!(server.call(name, &json!(event)), (answer, false), "{name}");
+		}
+		let (error, failed) = server.call(name, &json!("leave"));
+		assert_eq!((failed, &error["errorType"]), (true, &json!("Runtime.ExitError")), "{name}: {error}");
+		assert_eq!(server.call(name, &json!("d")).0["call"], 1);
+	}
+	// A clone that is used again connects as often as it likes.
+	deploy(&server, &package, "again", &["--reuse", "100"]).unwrap();
+	let calls = (1..=100).map(|_| server.call("again", &json!(0)).0["call"].clone());
+	assert_eq!(calls.collect::<Vec<_>>(), (1..=100).map(|call| json!(call)).collect::<Vec<_>>());
+	let log = server.command(&["logs", "one"]);
+	assert!(log.stdout.starts_with(b"is warmed\nSTART"), "{log:?}");
+	let config = server.ask("GET", "/2015-03-31/functions/one", "", b"").2;
+	assert_eq!(serde_json::from_slice::<serde_json::Value>(&config).unwrap()["Configuration"]["Runtime"], "provided");
+}
+
+#[test]
+fn programs_that_can_be_no_functions_are_refused_with_the_reason() {
+	let server = Server::start("provided-not", &[]);
+	for (package, options, why) in [
+		(built(&["-C", "target-feature=+crt-static"]), &[][..], "statically linked"),
+		(package(|_| ()), &["--runtime", "provided.al2023"], "has a program bootstrap (chmod +x)"),
+		(package(|program| fs::write(program, "#!/nonexistent\n").unwrap()), &[], "can't be warmed"),
+		(package(|program| fs::write(program, "#!/bin/sh\necho no; exit 3\n").unwrap()), &[], "exit status 3"),
+	] {
+		let told = deploy(&server, &package, "f", options).unwrap_err();
+		assert!(told.contains(why), "{told}");
+	}
+}
