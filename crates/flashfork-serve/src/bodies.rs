@@ -1,15 +1,18 @@
-//! Bodies of requests: how large they may be, how long they may take to come, and how much memory all have together.
+//! Bodies of requests and answers: how large they may be, how long they may take to come, and how much memory all have
+//! together.
 
 use crate::error::{ApiError, Result};
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::http::{HeaderMap, header};
+use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How long a client may take to send a request's head, and again its body; and wait for memory.
+/// How long a client may take to send a request's head, and again its body; read nothing of its answer; and wait for
+/// memory.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may be silent in its body.
 const STALL: Duration = Duration::from_secs(2);
@@ -20,16 +23,41 @@ pub const MOST_PACKAGE: usize = 70 << 20;
 /// Kilobytes of all calls' and events', and of all packages', so that neither takes the others' room.
 const CALLS: usize = 128 << 10;
 const PACKAGES: usize = 2 * (MOST_PACKAGE >> 10);
+/// Of all answers that clients have not read yet. Not the calls' own: these would wait for their answers with it.
+const ANSWERS: usize = 128 << 10;
+/// Bytes of an answer that is not counted: each connection has one.
+const SMALL: u64 = 64 << 10;
 
 /// The memory for them, in kilobytes.
 pub struct Bodies {
 	calls: Arc<Semaphore>,
 	packages: Arc<Semaphore>,
+	answers: Arc<Semaphore>,
+}
+
+/// An answer with its memory.
+struct Held(Bytes, #[allow(dead_code)] OwnedSemaphorePermit);
+
+impl AsRef<[u8]> for Held {
+	fn as_ref(&self) -> &[u8] {
+		&self.0
+	}
+}
+
+fn kilobytes(len: usize) -> usize {
+	len.div_ceil(1 << 10)
+}
+
+/// So many bytes of a memory, which are waited for only so long.
+async fn room(of: &Arc<Semaphore>, len: usize, full: &str) -> Result<OwnedSemaphorePermit> {
+	let room = timeout(PATIENCE, of.clone().acquire_many_owned(kilobytes(len) as u32)).await;
+	room.map_err(|_| ApiError::too_many(full))?.map_err(ApiError::service)
 }
 
 impl Default for Bodies {
 	fn default() -> Bodies {
-		Bodies { calls: Arc::new(Semaphore::new(CALLS)), packages: Arc::new(Semaphore::new(PACKAGES)) }
+		let [calls, packages, answers] = [CALLS, PACKAGES, ANSWERS].map(|most| Arc::new(Semaphore::new(most)));
+		Bodies { calls, packages, answers }
 	}
 }
 
@@ -44,12 +72,10 @@ impl Bodies {
 			Some(len) => len as usize,
 			None => most,
 		};
-		let kilobytes = |len: usize| len.div_ceil(1 << 10);
 		let of = if most > MOST { &self.packages } else { &self.calls };
 		// All of it at once: if each had a part none might have all.
-		let room = timeout(PATIENCE, of.clone().acquire_many_owned(kilobytes(len) as u32)).await;
 		let full = "requests that run or come in have as much memory as they may; try again later";
-		let mut room = room.map_err(|_| ApiError::too_many(full))?.map_err(ApiError::service)?;
+		let mut room = room(of, len, full).await?;
 		let mut body = Limited::new(body, most);
 		let mut whole = Vec::with_capacity(len);
 		let all = async {
@@ -68,5 +94,28 @@ impl Bodies {
 		timeout(PATIENCE, all).await.map_err(|_| slow())??;
 		drop(room.split(kilobytes(len) - kilobytes(whole.len())));
 		Ok((whole.into(), room))
+	}
+
+	/// Memory for an answer, before that is made.
+	pub async fn room_for_answer(&self) -> Result<OwnedSemaphorePermit> {
+		let full = "answers that clients don't read have as much memory as they may; try again later";
+		room(&self.answers, MOST, full).await
+	}
+
+	/// Has an answer's memory count until its client has read it, or is cut off. It may be `reserved`; else, or where
+	/// that is too little, it is waited for: the answer is there, and what it came of is not done again.
+	pub async fn hold(&self, response: Response, reserved: Option<OwnedSemaphorePermit>) -> Result<Response> {
+		if response.body().size_hint().exact().is_some_and(|len| len <= SMALL) {
+			return Ok(response);
+		}
+		let (parts, body) = response.into_parts();
+		let bytes = to_bytes(body, usize::MAX).await.map_err(ApiError::service)?;
+		let len = kilobytes(bytes.len()).min(ANSWERS);
+		let mut room = match reserved.filter(|room| room.num_permits() >= len) {
+			Some(room) => room,
+			None => self.answers.clone().acquire_many_owned(len as u32).await.map_err(ApiError::service)?,
+		};
+		drop(room.split(room.num_permits() - len));
+		Ok(Response::from_parts(parts, Bytes::from_owner(Held(bytes, room)).into()))
 	}
 }

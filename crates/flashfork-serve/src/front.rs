@@ -67,6 +67,10 @@ struct Owner(String);
 #[derive(Clone)]
 struct Room(Arc<OwnedSemaphorePermit>);
 
+/// The slot of a call that has run, held until there is memory for its answer.
+#[derive(Clone)]
+struct Slot(#[allow(dead_code)] Arc<OwnedSemaphorePermit>);
+
 /// The owner where there are no keys.
 const LOCAL: &str = "local";
 
@@ -202,9 +206,20 @@ async fn answer(
 	let owner = claim.map_or(Ok(LOCAL.to_owned()), |claim| claim.check(&parts, &body))?;
 	parts.extensions.insert(Owner(owner));
 	parts.extensions.insert(Room(room.clone()));
-	let response = next.run(Request::from_parts(parts, body.into())).await;
-	drop(room);
-	Ok(response)
+	// What is read can be read again. A call that another node answers holds no slot here meanwhile.
+	let reserved = match right {
+		Right::Read => Some(server.bodies.room_for_answer().await?),
+		Right::Invoke if server.cluster.is_some() => {
+			drop(server.bodies.room_for_answer().await?);
+			None
+		}
+		_ => None,
+	};
+	let mut response = next.run(Request::from_parts(parts, body.into())).await;
+	let slot = response.extensions_mut().remove::<Slot>();
+	let response = server.bodies.hold(response, reserved).await;
+	drop((slot, room));
+	response
 }
 
 /// What the key must be allowed to do, and how many bytes the body may have.
@@ -310,6 +325,9 @@ async fn invoke(
 			}
 			if header("x-amz-log-type") == Some("Tail") {
 				response = response.header("x-amz-log-result", BASE64.encode(&outcome.tail));
+			}
+			if let Some(slot) = outcome.slot {
+				response = response.extension(Slot(slot));
 			}
 			response.body(Body::from(outcome.payload))
 		}

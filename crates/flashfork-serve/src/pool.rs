@@ -93,6 +93,8 @@ pub struct Outcome {
 	pub failed: bool,
 	/// The end of its log.
 	pub tail: Vec<u8>,
+	/// Its slot, if it was this node's.
+	pub slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 /// A random number, as a UUID is written.
@@ -260,6 +262,7 @@ impl Function {
 			&& instance.speaks();
 		let over = if again { self.parked.put(&pool.used, instance) } else { Some(instance) };
 		if let Some(instance) = over {
+			let slot = slot.clone();
 			// Nobody waits for its end, but no other call takes its place before.
 			tokio::spawn(async move {
 				instance.end().await;
@@ -282,7 +285,7 @@ impl Function {
 		};
 		let ms = begun.elapsed().as_micros() as f64 / 1e3;
 		let tail = self.keep_log(&id, ms, printed);
-		Ok(Outcome { payload, failed, tail })
+		Ok(Outcome { payload, failed, tail, slot: Some(slot) })
 	}
 
 	/// Has a fresh clone wait for the next call, if none does. Where clones are used again those wait.

@@ -155,7 +155,7 @@ impl Cluster {
 			match heard {
 				Heard::Said(Said::Ran { failed, tail }, payload) => {
 					let tail = BASE64.decode(tail).map_err(ApiError::service)?;
-					return Ok(Some(Outcome { payload, failed, tail }));
+					return Ok(Some(Outcome { payload, failed, tail, slot: None }));
 				}
 				Heard::Said(..) => return Err(ApiError::service("a node of another version has answered")),
 				Heard::TooLarge(e) => return Err(e),

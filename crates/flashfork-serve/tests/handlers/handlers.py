@@ -70,7 +70,7 @@ def sleep(event, context):
 
 
 def large(event, context):
-    return "x" * (7 << 20)
+    return "x" * event.get("bytes", 7 << 20)
 
 
 def eat(event, context):

@@ -73,11 +73,35 @@ fn bodies_of_all_requests_together_have_a_limit() {
 	});
 	// Nothing more comes of those that have room; the others wait until these have none.
 	assert!(ends.iter().all(|status| [408, 429].contains(status)) && ends.contains(&408), "{ends:?}");
-	let status = std::fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
-	let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
-	let most: u64 = most.unwrap();
+	let most = most_memory(&server);
 	assert!(most < 190 << 10, "{most} kB");
 	still_serves(&server);
+}
+
+/// Most kilobytes that it has ever had.
+fn most_memory(server: &Server) -> u64 {
+	let status = std::fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
+	let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+	most.unwrap()
+}
+
+#[test]
+fn answers_that_nobody_reads_have_a_limit_together() {
+	let server = server("unread", &["--concurrency", "2", "--operations", "127.0.0.1:0"]);
+	let body = json!({ "do": "large", "bytes": 6_000_000 }).to_string();
+	let head = format!("Content-Length: {}\r\n", body.len());
+	let mut unread: Vec<_> = (0..60).map(|_| server.send("f", &head, &body)).collect();
+	// Each call runs once. Who doesn't read is cut off, so that the next ones come by.
+	let ran = |count: usize| {
+		let all = server.operator("/metrics").1;
+		all.contains(&format!("flashfork_serve_calls_total{{function=\"local:f\",end=\"succeeded\"}} {count}\n"))
+	};
+	until("they don't run", || ran(60));
+	let most = most_memory(&server);
+	assert!(most < 240 << 10, "{most} kB");
+	assert!(answer(&mut unread[0]).2.len() < 6_000_000);
+	assert_eq!(server.call("f", &json!({ "do": "large", "bytes": 6_000_000 })).0.as_str().unwrap().len(), 6_000_000);
+	assert!(ran(61));
 }
 
 /// Deploys a package as function g, unless the configuration says otherwise; the status, and what comes back.
