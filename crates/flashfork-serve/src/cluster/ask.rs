@@ -2,6 +2,7 @@
 //! NATS chooses; else nodes bid, and the best warms it first.
 
 use super::wire::{self, Bid, Order, PATIENCE, Said, away};
+use super::work::OFFERED;
 use super::{Call, Cluster};
 use crate::error::{ApiError, Result};
 use crate::locked;
@@ -19,7 +20,7 @@ use tracing::info;
 
 /// How long nodes may take to bid.
 const BIDS: Duration = Duration::from_millis(50);
-/// How often a call is asked for where the last slot has just gone.
+/// How often a node is looked for where the last slot has just gone.
 const TRIES: usize = 8;
 /// How long after a silence NATS is not asked who would take a call of that function. By then its pings tell it.
 const DOUBT: Duration = Duration::from_secs(15);
@@ -133,7 +134,7 @@ impl Cluster {
 			}
 			let doubt = self.doubt(function);
 			let mut heard = match &doubt {
-				None => self.ask_for(function, wire::run(owner, name), &order(), call).await?,
+				None => self.ask_offers(function, order, call).await?,
 				Some(Some(node)) => self.ask_for(function, wire::own(node, "run"), &order(), call).await?,
 				Some(None) => Heard::Nobody,
 			};
@@ -163,6 +164,19 @@ impl Cluster {
 			}
 		}
 		Ok(None)
+	}
+
+	/// Asks nodes that have offered to take a call. Who is full by now says so, as often as it has offered more.
+	async fn ask_offers(&self, function: &Function, order: impl Fn() -> Order, call: &Call) -> Result<Heard> {
+		for _ in 0..2 * OFFERED {
+			let order = order();
+			let subject = wire::run(&order.owner, &order.function);
+			match self.ask_for(function, subject, &order, call).await? {
+				Heard::Full => {}
+				heard => return Ok(heard),
+			}
+		}
+		Ok(Heard::Nobody)
 	}
 
 	/// Asks for a call. Where a node is silent it may stand still, and NATS not have seen that: for a while this node's

@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::info;
 
 /// The name of the service that nodes are.
@@ -271,7 +271,8 @@ impl Cluster {
 	pub async fn drained_by_signal(&self) {
 		signals(1).await;
 		info!("node {} is being drained, and ends then", self.node);
-		self.drain().await;
+		// Whoever was told before that a function is warm here may have sent a call, which would be lost.
+		tokio::join!(self.drain(), sleep(wire::PATIENCE));
 	}
 }
 

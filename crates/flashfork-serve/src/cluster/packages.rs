@@ -192,7 +192,7 @@ impl Cluster {
 		}
 	}
 
-	fn known(&self, owner: &str, name: &str) -> Option<Arc<Function>> {
+	pub fn known(&self, owner: &str, name: &str) -> Option<Arc<Function>> {
 		locked(&self.functions).get(&format!("{owner}:{name}")).cloned()
 	}
 

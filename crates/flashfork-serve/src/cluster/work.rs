@@ -1,23 +1,37 @@
 //! Working: what a node offers to others, and does for them.
 
+use super::ask::{Heard, ask};
 use super::wire::{self, Bid, Order, PATIENCE, SIGN, Said};
 use super::{Call, Cluster};
 use crate::error::{ApiError, Result};
 use crate::locked;
 use crate::pool::{Function, Outcome, uuid};
-use async_nats::{Message, Subject};
+use async_nats::{Message, Subject, Subscriber};
 use axum::body::Bytes;
-use axum::http::HeaderValue;
+use axum::http::{HeaderValue, StatusCode};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
-use futures_util::{Stream, StreamExt};
+use futures_util::{FutureExt, Stream, StreamExt};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
-use tokio::time::timeout;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use tokio::time::{sleep, timeout};
 
 /// The queue group of nodes where a function is warm.
 const GROUP: &str = "flashfork";
+
+/// Most calls that a subscription of these has. While slots are free the next one is made when half of them have come.
+pub const OFFERED: usize = 16;
+
+/// A function that this node takes calls of.
+struct Offer {
+	function: Arc<Function>,
+	/// Whether another subscription is due.
+	spent: Arc<AtomicBool>,
+	/// Dropped when no more calls are wanted.
+	stays: watch::Sender<()>,
+}
 
 /// A call for another node, from which word may come that nobody waits for it any more.
 struct Caller<'a> {
@@ -61,12 +75,19 @@ impl Cluster {
 		}
 	}
 
-	/// Runs a call for another node.
+	/// Runs a call that another node has this one run.
 	pub async fn run_for(self: Arc<Self>, message: Message) {
+		self.run_asked(message, false).await;
+	}
+
+	/// The same of one that NATS has given this node because it is, or was, `warm` here.
+	async fn run_asked(self: Arc<Self>, message: Message, warm: bool) {
 		// Before it is looked whether this node is being drained.
 		let _open = self.opened();
 		let Some((order, reply)) = self.order(&message).await else { return };
-		let Some(slot) = self.slot() else { return self.say(&reply, None, &Said::Full, Bytes::new()).await };
+		let is_warm = || self.known(&order.owner, &order.function).is_some_and(|known| known.is_warm());
+		let slot = if !warm || is_warm() { self.slot() } else { None };
+		let Some(slot) = slot else { return self.say(&reply, None, &Said::Full, Bytes::new()).await };
 		self.serve(reply, async {
 			let function = self.wanted(&order).await?;
 			let context = order.context.map(|text| {
@@ -179,56 +200,104 @@ impl Cluster {
 		let _ = timeout(PATIENCE, said).await;
 	}
 
-	/// Has a subscription for each function that is warm here, while this node takes calls and slots are free.
+	/// Offers each function that is warm here, while this node takes calls and slots are free.
 	pub async fn offer(self: Arc<Self>) {
-		let mut offered: BTreeMap<String, (Arc<Function>, oneshot::Sender<()>)> = BTreeMap::new();
+		let mut offers: BTreeMap<String, Offer> = BTreeMap::new();
 		let mut draining = self.draining.subscribe();
 		loop {
-			let full = self.pool.slots.available_permits() == 0;
-			let mut wanted: BTreeMap<_, _> = match full || self.is_draining() {
+			let slots = self.pool.slots.available_permits();
+			let warm: BTreeMap<_, _> = match self.is_draining() {
 				true => BTreeMap::new(),
 				false => {
 					locked(&self.functions).clone().into_iter().filter(|(_, function)| function.is_warm()).collect()
 				}
 			};
-			offered.retain(|name, (function, _)| {
-				let stays = wanted.get(name).is_some_and(|now| Arc::ptr_eq(now, function));
-				if stays {
-					wanted.remove(name);
-				}
-				stays
-			});
-			for (name, function) in wanted {
-				let subject = wire::run(&function.config.owner, &function.config.function_name);
-				if let Ok(mut calls) = self.client.queue_subscribe(subject, GROUP.into()).await {
-					let (end, mut ended) = oneshot::channel::<()>();
-					let cluster = self.clone();
-					tokio::spawn(async move {
-						loop {
-							tokio::select! {
-								call = calls.next() => match call {
-									Some(call) => drop(tokio::spawn(cluster.clone().run_for(call))),
-									None => return,
-								},
-								// What is on its way is told that this node is full.
-								_ = &mut ended => {
-									if calls.drain().await.is_err() {
-										return;
-									}
-									break;
-								}
-							}
-						}
-						cluster.obey(calls, Self::run_for).await;
-					});
-					offered.insert(name, (function, end));
+			offers.retain(|name, offer| warm.get(name).is_some_and(|now| Arc::ptr_eq(now, &offer.function)));
+			for (name, function) in warm.into_iter().filter(|_| slots > 0) {
+				let offer = offers.entry(name).or_insert_with(|| Offer {
+					function,
+					spent: Arc::new(true.into()),
+					stays: watch::Sender::new(()),
+				});
+				let most = slots.min(OFFERED);
+				if offer.spent.load(Relaxed)
+					&& let Ok(calls) = self.subscription(&offer.function, most).await
+				{
+					offer.spent.store(false, Relaxed);
+					let (function, spent, stays) =
+						(offer.function.clone(), offer.spent.clone(), offer.stays.subscribe());
+					tokio::spawn(self.clone().take_offered(calls, most, function, spent, stays));
 				}
 			}
 			tokio::select! {
 				() = self.pool.changed.notified() => {}
 				// In its turn, behind callers who wait here.
-				_ = self.pool.slots.acquire(), if full => {}
+				_ = self.pool.slots.acquire(), if slots == 0 => {}
 				_ = draining.changed() => {}
+			}
+		}
+	}
+
+	/// One to which NATS gives so many calls. It is never given up before: of what NATS has given it by then the client
+	/// would lose what it has not read yet.
+	async fn subscription(
+		&self,
+		function: &Function,
+		most: usize,
+	) -> std::result::Result<Subscriber, async_nats::Error> {
+		let subject = wire::run(&function.config.owner, &function.config.function_name);
+		let mut calls = self.client.queue_subscribe(subject, GROUP.into()).await?;
+		calls.unsubscribe_after(most as u64).await?;
+		Ok(calls)
+	}
+
+	/// Runs them, and says when half of them have come.
+	async fn take_offered(
+		self: Arc<Self>,
+		mut calls: Subscriber,
+		most: usize,
+		function: Arc<Function>,
+		spent: Arc<AtomicBool>,
+		mut stays: watch::Receiver<()>,
+	) {
+		let _open = self.opened();
+		let mut used_up = pin!(async {
+			while stays.changed().await.is_ok() {}
+			self.use_up(&function).await;
+		});
+		let (mut count, mut over) = (0, false);
+		loop {
+			let call = match over {
+				true => calls.next().now_or_never().flatten(),
+				false => tokio::select! {
+					call = calls.next() => call,
+					() = &mut used_up => {
+						over = true;
+						continue;
+					}
+				},
+			};
+			let Some(call) = call else { return };
+			count += 1;
+			if count == most.div_ceil(2) {
+				spent.store(true, Relaxed);
+				self.pool.changed.notify_one();
+			}
+			tokio::spawn(self.clone().run_asked(call, true));
+		}
+	}
+
+	/// Has NATS give a function's subscriptions all that it may, by calls that come too late for any node. Returns when
+	/// there are none any more, or NATS is away.
+	async fn use_up(&self, function: &Function) {
+		let (owner, name) = (&function.config.owner, &function.config.function_name);
+		let late = Order { deadline: 0, ..Order::new(String::new(), owner, name) };
+		while self.connected().is_ok() {
+			match ask(&self.client, wire::run(owner, name), &late, Bytes::new()).await {
+				Ok(Heard::Nobody) => return,
+				// It has been refused.
+				Err(e) if e.status == StatusCode::INTERNAL_SERVER_ERROR => {}
+				_ => sleep(SIGN).await,
 			}
 		}
 	}

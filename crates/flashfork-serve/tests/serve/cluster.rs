@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// What is a template's alone: two calls in clones of one answer alike.
 fn born(server: &Server) -> Value {
@@ -374,6 +375,30 @@ fn what_a_node_was_asked_is_told_and_recorded_before_it_ends() {
 	// The first attempt has not run again.
 	let log = String::from_utf8(two.command(&["logs", "f"]).stdout).unwrap();
 	assert_eq!(log.matches(&format!("START RequestId: {id}")).count(), 2, "{log}");
+}
+
+#[test]
+fn no_call_is_lost_as_last_slots_are_taken_or_a_node_is_drained() {
+	let nats = Nats::start("last", "");
+	let [mut one, two] = nats.nodes("last", &["--concurrency", "4", "--queue", "0"]);
+	one.deploy("f", &["--timeout", "20"]);
+	assert!(nats.cluster(&["drain", "n2"]).status.success());
+	let (answered, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+	let ask = || {
+		while !over.load(Relaxed) {
+			let (status, _, why) = status_of(&two, &json!({ "n": 1 }));
+			assert!([200, 429].contains(&status), "{status} {why}");
+			answered.fetch_add(usize::from(status == 200), Relaxed);
+		}
+	};
+	std::thread::scope(|scope| {
+		let all = [(); 8].map(|()| scope.spawn(ask));
+		let goes_on = || all.iter().any(|one| !one.is_finished());
+		until("it stands still", || answered.load(Relaxed) > 1500 || !goes_on());
+		signal(one.process.id(), "-TERM");
+		assert!(one.process.wait().unwrap().success());
+		over.store(true, Relaxed);
+	});
 }
 
 #[test]
