@@ -3,6 +3,7 @@
 use crate::connections::Source;
 use crate::machine::Running;
 use crate::runtime::{Answer, Call, Line};
+use crate::usage;
 use flashfork_templates::Clone as Process;
 use std::io::{Error, ErrorKind, PipeReader, Result};
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,8 +37,8 @@ pub struct Instance {
 
 /// What runs: dropped, it ends.
 pub enum Body {
-	/// A process, and its descriptor, which tells of its end.
-	Process(Process, AsyncFd<OwnedFd>),
+	/// A process, its descriptor, which tells of its end, and what its use of processors is known by.
+	Process(Process, AsyncFd<OwnedFd>, usage::Clone),
 	/// A virtual machine.
 	Machine(Running),
 }
@@ -46,7 +47,7 @@ impl Body {
 	/// Returns when it has ended: how.
 	async fn ended(&self) -> String {
 		let (process, fd) = match self {
-			Body::Process(process, fd) => (process, fd),
+			Body::Process(process, fd, _) => (process, fd),
 			Body::Machine(running) => return running.ended().await,
 		};
 		loop {
@@ -61,7 +62,7 @@ impl Body {
 
 	fn runs(&self) -> bool {
 		match self {
-			Body::Process(process, _) => matches!(process.try_wait(), Ok(None)),
+			Body::Process(process, ..) => matches!(process.try_wait(), Ok(None)),
 			Body::Machine(running) => running.runs(),
 		}
 	}
@@ -95,11 +96,11 @@ impl Instance {
 	}
 
 	/// A process, with the source of its connections.
-	pub fn of_process(process: Process, source: Source, log: PipeReader) -> Result<Instance> {
+	pub fn of_process(process: Process, known: usage::Clone, source: Source, log: PipeReader) -> Result<Instance> {
 		let fd = process.as_fd().try_clone_to_owned()?;
 		// SAFETY: the descriptor is open until it is dropped, after it was taken from the loop.
 		let ended = unsafe { AsyncFd::register(fd) }.map_err(Error::from)?;
-		Instance::new(Body::Process(process, ended), log, |line| source.serve(line))
+		Instance::new(Body::Process(process, ended, known), log, |line| source.serve(line))
 	}
 
 	/// Waits until it asks for its first call. Else, in words, why it does not.
@@ -172,6 +173,14 @@ impl Instance {
 		self.line.has_begun()
 	}
 
+	/// What its use of processors is known by; a machine's is its VM daemon's.
+	pub fn usage(&self) -> Option<usage::Clone> {
+		match &self.body {
+			Body::Process(_, _, known) => Some(*known),
+			Body::Machine(_) => None,
+		}
+	}
+
 	/// Whether it may take another call.
 	pub fn speaks(&self) -> bool {
 		self.served.is_some() && self.body.runs()
@@ -180,7 +189,7 @@ impl Instance {
 	/// Kills it, and returns when it has ended.
 	pub async fn end(self) {
 		let (process, fd) = match self.body {
-			Body::Process(process, fd) => (process, fd),
+			Body::Process(process, fd, _) => (process, fd),
 			Body::Machine(running) => return running.end().await,
 		};
 		let _ = process.kill();

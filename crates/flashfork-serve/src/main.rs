@@ -28,6 +28,7 @@ mod systemd;
 mod tls;
 #[cfg(feature = "otlp")]
 mod traces;
+mod usage;
 mod warden;
 
 use clap::{CommandFactory, Parser, Subcommand};

@@ -12,6 +12,7 @@ use crate::parked::Parked;
 use crate::programs::Programs;
 use crate::runtime::{Answer, Call};
 use crate::store::Config;
+use crate::usage;
 use crate::warden::{self, NAME, Order, Told};
 use axum::body::Bytes;
 use axum::http::HeaderValue;
@@ -82,7 +83,7 @@ pub enum Warm {
 pub struct Warmed {
 	names: Directory,
 	data: u64,
-	_warden: tokio::process::Child,
+	warden: tokio::process::Child,
 	_line: tokio::process::ChildStdin,
 }
 
@@ -218,7 +219,7 @@ impl Function {
 		BufReader::new(told).read_line(&mut answer).await?;
 		let told = serde_json::from_str(&answer).unwrap_or_else(|_| Told::Err("its warden has ended".into()));
 		let data = told.map_err(|why| ApiError::not_ready(format!("the function can't be warmed: {why}")))?;
-		Ok(Warm::Process(Arc::new(Warmed { names, data, _warden: warden, _line: line })))
+		Ok(Warm::Process(Arc::new(Warmed { names, data, warden, _line: line })))
 	}
 
 	/// Calls it. Dropped, the call ends with all that it has started.
@@ -345,13 +346,17 @@ impl Function {
 		};
 		let (source, theirs) = Source::new()?;
 		let (reader, writer) = std::io::pipe()?;
+		let known = usage::Clone {
+			warden: warm.warden.id().unwrap_or_default(),
+			socket: rustix::fs::fstat(&theirs).map_err(ApiError::service)?.st_ino,
+		};
 		let (function, pool) = (self.clone(), pool.clone());
 		let made = tokio::task::spawn_blocking(move || {
 			let _held = held;
-			function.clone_of(&pool, &warm, &[theirs.into(), writer.into()])
+			function.clone_of(&pool, &warm, &[theirs, writer.into()])
 		});
 		match made.await.map_err(ApiError::service)? {
-			Ok(process) => Ok(Ok(Instance::of_process(process, source, reader)?)),
+			Ok(process) => Ok(Ok(Instance::of_process(process, known, source, reader)?)),
 			Err(e) => Ok(Err(e)),
 		}
 	}

@@ -89,6 +89,13 @@ def fork(event, context):
         return handler({"do": event["then"]}, context)
 
 
+def spin(event, context):
+    """Leaves a process that computes."""
+    if os.fork() == 0:
+        os.setsid()
+        os.execv("/bin/sh", ["spin-" + event["word"], "-c", "while :; do :; done"])
+
+
 def breed(event, context):
     count = 0
     try:

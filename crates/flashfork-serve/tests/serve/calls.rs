@@ -386,3 +386,18 @@ fn a_clone_is_used_again_where_that_is_its_policy() {
 	assert!(server.command(&["undeploy", "f"]).status.success());
 	until("what waits for calls of what was removed lives on", || !runs(&word));
 }
+
+#[test]
+fn a_clone_that_computes_while_it_waits_is_ended() {
+	let server = Server::start("spin", &[]);
+	let words = [1, 2].map(|n| format!("waits{}-{n}", std::process::id()));
+	for (name, what, word) in [("f", "fork", &words[0]), ("g", "spin", &words[1])] {
+		server.deploy(name, &["--timeout", "20", "--reuse", "9"]);
+		assert_eq!(server.call(name, &json!({ "do": what, "word": word })), (json!(null), false));
+	}
+	until("it does not compute", || runs(&format!("spin-{}", words[1])));
+	// One that only waits has begun to do so before, and does longer.
+	until("it computes on", || !runs(&format!("spin-{}", words[1])));
+	assert!(runs(&format!("sleep-{}", words[0])));
+	assert_eq!(server.call("g", &json!({ "a": 1 })), (json!({ "a": 1 }), false));
+}
