@@ -15,7 +15,7 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, LastRawMessageErrorKi
 use async_nats::jetstream::{AckKind, Context, Message, kv};
 use axum::http::StatusCode;
 use flashfork_terminal::CliError;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
@@ -141,6 +141,20 @@ impl Cluster {
 		let entry = self.queue.results.entry(key(owner, id)).await.map_err(away)?;
 		let entry = entry.filter(|entry| entry.operation == Operation::Put);
 		entry.map(|entry| serde_json::from_slice(&entry.value).map_err(ApiError::service)).transpose()
+	}
+
+	/// Deletes those that wait though they have a result.
+	pub async fn sweep_events(&self) -> Result<()> {
+		let stream = &self.queue.stream;
+		let mut waiting = stream.info_with_subjects("flashfork.event.>").await.map_err(away)?;
+		while let Some((subject, _)) = waiting.try_next().await.map_err(away)? {
+			if let [.., owner, _, id] = subject.split('.').collect::<Vec<_>>()[..]
+				&& self.ended(owner, id).await?.is_some()
+			{
+				stream.purge().filter(&subject).await.map_err(away)?;
+			}
+		}
+		Ok(())
 	}
 
 	/// Takes events while slots are free, until this node is drained.

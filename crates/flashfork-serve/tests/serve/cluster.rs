@@ -299,6 +299,32 @@ fn events_and_their_results_have_bounds() {
 }
 
 #[test]
+fn events_that_have_a_result_do_not_stay_in_the_queue() {
+	let nats = Nats::start("over", "");
+	let one = nats.node("over", "n1", &[]);
+	one.deploy("f", &[]);
+	let id = send(&one, &json!({ "a": 1 }));
+	until("no result", || result(&one, &id)["Status"] == "Succeeded");
+	assert!(nats.cluster(&["drain", "n1"]).status.success());
+	// As a NATS server leaves it that was killed: it is there, and given to nobody.
+	assert!(nats.ask(&format!("flashfork.event.local.f.{id}"), "{}").contains(r#""seq":"#));
+	let (head, _) = nats.exchange("$JS.API.CONSUMER.MSG.NEXT.flashfork_events.nodes", "");
+	let answer = head.split(' ').find(|word| word.starts_with("$JS.ACK.")).unwrap();
+	nats.ask(answer, r#"-NAK {"delay": 3600000000000}"#);
+	// Nor is a part of a package that may yet be whole.
+	assert!(nats.ask("$O.flashfork_packages.C.young", "part").contains(r#""seq":"#));
+	let messages = |stream: &str| {
+		let told: Value = serde_json::from_str(&nats.ask(&format!("$JS.API.STREAM.INFO.{stream}"), "")).unwrap();
+		told["state"]["messages"].clone()
+	};
+	let packages = messages("OBJ_flashfork_packages");
+	assert_eq!((messages("flashfork_events"), &packages), (json!(1), &json!(3)));
+	let _two = nats.node("over", "n2", &[]);
+	until("it stays", || messages("flashfork_events") == 0);
+	assert_eq!(messages("OBJ_flashfork_packages"), packages);
+}
+
+#[test]
 fn a_killed_node_uses_up_no_attempt_of_an_event() {
 	let nats = Nats::start("attempts", "");
 	let [mut one, two] = nats.nodes("attempts", &["--event-retry", "0"]);

@@ -67,13 +67,18 @@ impl Nats {
 
 	/// Asks the server's JetStream something, and gives its answer.
 	pub fn ask(&self, subject: &str, body: &str) -> String {
+		self.exchange(subject, body).1
+	}
+
+	/// The same with the line of NATS's protocol before it.
+	pub fn exchange(&self, subject: &str, body: &str) -> (String, String) {
 		let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
 		let length = body.len();
 		write!(stream, "CONNECT {{\"verbose\":false}}\r\nSUB inbox 1\r\nPUB {subject} inbox {length}\r\n{body}\r\n")
 			.unwrap();
 		let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
-		lines.find(|line| line.starts_with("MSG inbox ")).expect("an answer");
-		lines.next().unwrap()
+		let head = lines.find(|line| line.starts_with("MSG ")).expect("an answer");
+		(head, lines.next().unwrap())
 	}
 
 	/// A node of this name.
