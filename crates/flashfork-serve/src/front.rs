@@ -18,6 +18,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use flashfork_terminal::CliError;
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -162,6 +163,17 @@ impl Server {
 	}
 }
 
+/// What servers before this one, or keys, could take for another request.
+fn is_one(parts: &Parts) -> Result<()> {
+	if parts.headers.get_all(header::HOST).iter().count() > 1 {
+		return Err(ApiError::invalid("a request has one Host"));
+	}
+	match percent_decode_str(parts.uri.path()).decode_utf8() {
+		Ok(_) => Ok(()),
+		Err(e) => Err(ApiError::invalid(format!("the path is no text: {e}"))),
+	}
+}
+
 /// A page in a browser here could ask: by its own address, or a name that leads here.
 fn not_from_a_page(headers: &HeaderMap) -> Result<()> {
 	let host = headers.get(header::HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
@@ -201,6 +213,7 @@ async fn answer(
 		Some(keys) => Some(keys.claim(&parts, right)?),
 		None => not_from_a_page(&parts.headers).map(|()| None)?,
 	};
+	is_one(&parts)?;
 	let (body, room) = server.bodies.read(&parts.headers, body, most).await?;
 	let room = Arc::new(room);
 	let owner = claim.map_or(Ok(LOCAL.to_owned()), |claim| claim.check(&parts, &body))?;

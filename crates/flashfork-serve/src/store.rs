@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{Cursor, Read, Write};
+use std::io::{Cursor, ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -409,6 +409,10 @@ fn unpack(package: &[u8], into: &Path) -> Result<()> {
 	if said_files(package).is_some_and(|count| count > MOST_FILES) {
 		return Err(bad(&"it has more than 30,000 files"));
 	}
+	let clash = |e: std::io::Error| match e.kind() {
+		ErrorKind::AlreadyExists | ErrorKind::NotADirectory => bad(&"it has a file and a directory of one name"),
+		_ => e.into(),
+	};
 	let mut archive = zip::ZipArchive::new(Cursor::new(package)).map_err(|e| bad(&e))?;
 	if archive.len() > MOST_FILES {
 		return Err(bad(&"it has more than 30,000 files"));
@@ -430,11 +434,11 @@ fn unpack(package: &[u8], into: &Path) -> Result<()> {
 		}
 		let path = into.join(name);
 		if file.is_dir() {
-			fs::create_dir_all(path)?;
+			fs::create_dir_all(path).map_err(clash)?;
 			continue;
 		}
 		if let Some(above) = path.parent() {
-			fs::create_dir_all(above)?;
+			fs::create_dir_all(above).map_err(clash)?;
 		}
 		let executable = if mode & 0o100 != 0 { 0o755 } else { 0o644 };
 		let out = File::options().write(true).create_new(true).mode(executable).open(&path);

@@ -34,6 +34,7 @@ fn a_request_has_one_end() {
 		assert_eq!(status, 400, "{head}");
 		assert!(!String::from_utf8_lossy(&rest).contains("HTTP/1.1"), "{head}: a second request was answered");
 	}
+	assert_eq!(server.ask("POST", CALL, &format!("Host: {}\r\n", server.address), b"{}").0, 400);
 	still_serves(&server);
 }
 
@@ -137,6 +138,9 @@ fn packages_stay_in_their_place_and_their_size() {
 	assert!(bomb.len() < 1 << 20);
 	let deep = zipped(|archive| archive.start_file("d/".repeat(40) + "x", options).unwrap());
 	let link = zipped(|archive| archive.add_symlink("link", "/etc/passwd", options).unwrap());
+	let both = |names: [&'static str; 2]| {
+		zipped(move |archive| names.into_iter().for_each(|name| archive.start_file(name, options).unwrap()))
+	};
 	let twice = {
 		let mut bytes = zipped(|archive| {
 			for name in ["aa", "ab"] {
@@ -155,6 +159,9 @@ fn packages_stay_in_their_place_and_their_size() {
 		("a deep directory", deep),
 		("a bomb", bomb),
 		("a name twice", twice),
+		("a file that is a directory, too", both(["a", "a/b"])),
+		("a directory that is a file, too", both(["a/b", "a"])),
+		("a file that is an empty directory, too", both(["a", "a/"])),
 		("no archive", b"PK\x03\x04 nothing".to_vec()),
 	] {
 		let (status, why) = deploy(&server, json!({}), &package);
@@ -174,6 +181,7 @@ fn names_and_json_are_checked() {
 		"..%2f..%2fetc",
 		"%2e%2e",
 		"f%00",
+		"%ff",
 		"f%2f..%2ff",
 		"-f",
 		"x".repeat(65).as_str(),
@@ -182,6 +190,7 @@ fn names_and_json_are_checked() {
 	] {
 		let (status, _, body) = server.ask("POST", &format!("/2015-03-31/functions/{name}/invocations"), "", b"{}");
 		assert!([400, 404].contains(&status), "{name}: {status} {}", String::from_utf8_lossy(&body));
+		assert!(serde_json::from_slice::<Value>(&body).unwrap()["Message"].is_string());
 		assert_eq!(deploy(&server, json!({ "FunctionName": name }), &zipped(|_| ())).0, 400, "{name}");
 	}
 	for bad in [&b"{"[..], b"{}{}", b"nan", b"\"\\ud8", b"\x01", b"\"\xff\"", &b"[".repeat(100_000)] {
