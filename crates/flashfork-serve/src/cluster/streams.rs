@@ -102,6 +102,26 @@ async fn create(jetstream: &Context, config: &Config) -> Result<(), CreateStream
 	Ok(())
 }
 
+/// What can't be had of NATS, with the cure where JetStream is silent.
 pub fn unable(why: impl std::fmt::Display) -> CliError {
-	CliError::Unable(format!("NATS: {why}"))
+	let why = why.to_string();
+	let cure = if ["timed out", "temporarily unavailable"].iter().any(|what| why.contains(what)) {
+		"; of servers that have just started JetStream may still elect its leaders: start this node again in a moment, and \
+		 see that more than half of the servers run and reach each other (their logs say so)"
+	} else {
+		""
+	};
+	CliError::Unable(format!("NATS: {why}{cure}"))
+}
+
+#[cfg(test)]
+mod tests {
+	use async_nats::jetstream::kv::{EntryError, EntryErrorKind};
+
+	#[test]
+	fn where_jetstream_is_silent_the_cure_is_said() {
+		let said = |kind| super::unable(EntryError::new(kind)).to_string();
+		assert!(said(EntryErrorKind::TimedOut).contains("start this node again"));
+		assert!(!said(EntryErrorKind::InvalidKey).contains("again"));
+	}
 }
