@@ -433,8 +433,7 @@ async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(Statu
 			locked(&server.functions).insert(name.clone(), function);
 		}
 	}
-	// Calls of the old one may run on.
-	server.store.tidy(&name, &[&kept[..], &[&config]].concat());
+	server.store.tidy(&name, &[&config]);
 	Ok((StatusCode::CREATED, Json(config.shown())))
 }
 

@@ -79,9 +79,20 @@ pub enum Warm {
 	Machine(Arc<machine::Template>),
 }
 
+/// The directory in which a template alone has its name; it goes with it.
+struct Names(Directory);
+
+impl Drop for Names {
+	fn drop(&mut self) {
+		if let Err(e) = std::fs::remove_dir_all(self.0.path()) {
+			info!("{} stays until the next start: {e}", self.0.path().display());
+		}
+	}
+}
+
 /// A template of a process, while its warden lives.
 pub struct Warmed {
-	names: Directory,
+	names: Names,
 	data: u64,
 	warden: tokio::process::Child,
 	_line: tokio::process::ChildStdin,
@@ -182,12 +193,12 @@ impl Function {
 			return Ok(Warm::Machine(Arc::new(pool.machines.warm(&self.config, template, &code, log).await?)));
 		}
 		let names = warden::names(&pool.state).join(pool.made.fetch_add(1, Relaxed).to_string());
-		let names = Directory::open(names).map_err(ApiError::service)?;
+		let names = Names(Directory::open(names).map_err(ApiError::service)?);
 		let mut config = self.config.clone();
 		config.secrets.clear();
 		let order = Order {
 			state: pool.state.clone(),
-			names: names.path().to_owned(),
+			names: names.0.path().to_owned(),
 			code: config.code(&pool.state),
 			program: pool.programs.of(&config, &warden::task_root(&pool.state))?,
 			shim: pool.shim.clone(),
@@ -368,7 +379,7 @@ impl Function {
 		[stream, log]: &[OwnedFd; 2],
 	) -> std::result::Result<Process, TemplateError> {
 		let data = (warm.data << 10) + (self.config.memory_size << 20);
-		let template = Template::named(&warm.names, NAME.parse().expect("it is a name"));
+		let template = Template::named(&warm.names.0, NAME.parse().expect("it is a name"));
 		let started = Instant::now();
 		let process = template
 			.run()

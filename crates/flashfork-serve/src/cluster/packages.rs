@@ -284,19 +284,18 @@ impl Cluster {
 			Some(function) => functions.insert(name.clone(), function),
 			None => functions.remove(&name).inspect(|_| self.pool.metrics.forget(&name)),
 		};
-		drop((functions, seen));
-		self.tidy(name, old);
+		drop((functions, seen, old));
+		self.tidy(name);
 	}
 
-	/// Removes packages of a function's; calls of the old one may run on. Not while one is being deployed here.
-	fn tidy(&self, name: String, old: Option<Arc<Function>>) {
+	/// Removes packages that a function had. Not while one is being deployed here.
+	fn tidy(&self, name: String) {
 		self.pool.changed.notify_one();
 		let (store, functions, deploys) = (self.store.clone(), self.functions.clone(), self.deploys.clone());
 		tokio::spawn(async move {
 			let _none = deploys.of(&name).await;
 			let now = locked(&functions).get(&name).cloned();
-			let old = old.filter(|_| now.is_some());
-			let keep: Vec<_> = now.iter().chain(&old).map(|function| &function.config).collect();
+			let keep: Vec<_> = now.iter().map(|function| &function.config).collect();
 			store.tidy(&name, &keep);
 		});
 	}

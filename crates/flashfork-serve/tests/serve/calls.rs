@@ -401,3 +401,17 @@ fn a_clone_that_computes_while_it_waits_is_ended() {
 	assert!(runs(&format!("sleep-{}", words[0])));
 	assert_eq!(server.call("g", &json!({ "a": 1 })), (json!({ "a": 1 }), false));
 }
+
+#[test]
+fn what_a_replaced_function_had_goes_with_its_last_call() {
+	let server = Server::start("replaced", &[]);
+	server.deploy("f", &["--timeout", "100"]);
+	let call = server.sleeper(&format!("replaced{}", std::process::id()));
+	server.deploy("f", &["--timeout", "100"]);
+	// Its package, and its template's name.
+	let count = || ["code/local:f", "names"].map(|place| fs::read_dir(server.state.join(place)).unwrap().count());
+	assert_eq!(count(), [2, 2]);
+	drop(call);
+	until("it stays", || count() == [1, 1]);
+	assert_eq!(server.call("f", &json!({ "a": 1 })), (json!({ "a": 1 }), false));
+}
