@@ -1,6 +1,6 @@
 //! Clones of a function that wait for its next call: one made ahead of it, and where the function's policy is to use
-//! them again, those that have been used. They are not frozen: that would take time of each call's, and can't be done to
-//! all processes of one at once.
+//! them again, those that have been used. They are not frozen: that would take time of each call's, and can't be done
+//! to all processes of one at once.
 
 use crate::instance::Instance;
 use crate::locked;

@@ -40,6 +40,9 @@ api! {
 	PyOS_BeforeFork: fn();
 }
 
+const OTHERS: &str =
+	"flashfork: the function's program itself must ask for calls, not one that it starts (in a script: exec)\n";
+
 /// Whether this process is in a clone.
 static IS_CLONE: AtomicBool = AtomicBool::new(false);
 /// Whether it is in namespaces of its own.
@@ -63,6 +66,10 @@ pub fn connect(fd: c_int) -> Option<c_int> {
 		if !IS_CLONE.load(Relaxed) {
 			let here = ORDER.get().as_ref().is_some_and(|order| order.at == Some(ReadyAt::Runtime));
 			if !here {
+				// A child of the function's program: nobody would answer.
+				if !libc::getenv(c"AWS_LAMBDA_RUNTIME_API".as_ptr()).is_null() {
+					libc::write(2, OTHERS.as_ptr().cast(), OTHERS.len());
+				}
 				return None;
 			}
 			become_template()?;

@@ -1,6 +1,6 @@
 //! Where the connections of a function's runtime client come from in a clone: a socket of Unix that it was given as
-//! standard input. The server (`connections.rs` of flashfork-serve) passes the first through it without being asked, and
-//! another one for each byte.
+//! standard input. The server (`connections.rs` of flashfork-serve) passes the first through it without being asked,
+//! and another one for each byte.
 
 use super::message;
 use super::runtime::put_in_place;

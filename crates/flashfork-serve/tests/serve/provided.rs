@@ -62,11 +62,13 @@ fn programs_are_functions_with_any_connections_and_threads() {
 #[test]
 fn programs_that_can_be_no_functions_are_refused_with_the_reason() {
 	let server = Server::start("provided-not", &[]);
+	let child = "#!/bin/sh\npython3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 1))'; exit 5";
 	for (package, options, why) in [
 		(built(&["-C", "target-feature=+crt-static"]), &[][..], "statically linked"),
 		(package(|_| ()), &["--runtime", "provided.al2023"], "has a program bootstrap (chmod +x)"),
 		(package(|program| fs::write(program, "#!/nonexistent\n").unwrap()), &[], "can't be warmed"),
 		(package(|program| fs::write(program, "#!/bin/sh\necho no; exit 3\n").unwrap()), &[], "exit status 3"),
+		(package(|program| fs::write(program, child).unwrap()), &[], "the function's program itself must ask"),
 	] {
 		let told = deploy(&server, &package, "f", options).unwrap_err();
 		assert!(told.contains(why), "{told}");
