@@ -51,7 +51,7 @@ pub struct DeployArgs {
 	/// Its name; that of the directory or file unless given
 	#[arg(long)]
 	name: Option<String>,
-	/// What it runs in, python, nodejs or java; by its handler unless given
+	/// What it runs in, python, nodejs, java or provided; by its files unless given
 	#[arg(long, value_name = "NAME")]
 	runtime: Option<String>,
 	/// Template of the VM daemon's (`flashfork vm template create`) whose clones take the calls: the package has a
