@@ -31,7 +31,7 @@ const CLIENT: usize = 1;
 
 #[derive(Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench cluster --python venv/bin/python --quick\n\
-				  It needs root, nats-server and iproute2. scripts/python-libraries lambda, in the source, makes an \
+				  It needs root, nats-server, iproute2 and gcc. scripts/python-libraries lambda, in the source, makes an \
 				  environment for --python, scripts/python-libraries ray one for --ray.")]
 pub struct ClusterOptions {
 	/// Python that functions run in: it has awslambdaric
@@ -97,7 +97,8 @@ impl Experiment for ClusterOptions {
 		let command = run.here.command()?;
 		let site = runtime.block_on(Site::start(command, python))?;
 		for function in Function::all() {
-			site.deploy(0, function.as_ref(), if function == Function::Large { self.size.0 } else { 0 })?;
+			let bytes = if function.is_large() { self.size.0 } else { 0 };
+			site.deploy(0, function.as_ref(), function == Function::Program, bytes)?;
 		}
 		run.step();
 		let _inside = site.node(CLIENT).enter()?;

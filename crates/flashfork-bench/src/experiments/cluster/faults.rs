@@ -98,7 +98,7 @@ struct Trial {
 impl Trial {
 	async fn run(self, fault: Fault) -> Result<Tally> {
 		// It is warm at this one alone then, whatever was before.
-		self.site.deploy(self.victim, FUNCTION, 0)?;
+		self.site.deploy(self.victim, FUNCTION, false, 0)?;
 		let client = health::connect(CLIENT).await?;
 		for node in WARM {
 			health::warm(&client, node, FUNCTION).await?;

@@ -46,6 +46,7 @@ fn row_of_one(document: &Document, cell: Cell) -> Option<Vec<String>> {
 	let [whole, paused] = [false, true].map(|paused| Cell { paused, ..cell }.find(document, Measure::Whole));
 	let held = [whole, paused].into_iter().flatten().find_map(|record| record.number("size"));
 	let what = match (cell.function, held) {
+		(Some(Function::Program), Some(held)) => format!("a program in C that holds {}", show(held)),
 		(Some(_), Some(held)) => format!("a function that holds {}", show(held)),
 		(Some(_), None) => "a small function".to_owned(),
 		(None, _) if cell.way == Way::Reply => "NATS alone".to_owned(),

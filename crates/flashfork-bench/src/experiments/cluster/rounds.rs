@@ -49,10 +49,18 @@ pub enum Function {
 	Small,
 	/// One that holds much memory, warm there.
 	Large,
+	/// One that holds as much, and is a program in C.
+	Program,
 	/// One that holds nothing, warm there, and elsewhere should all places be taken.
 	Grown,
 	/// One that holds nothing, warm at all nodes.
 	Everywhere,
+}
+
+impl Function {
+	pub fn is_large(self) -> bool {
+		matches!(self, Self::Large | Self::Program)
+	}
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr)]
@@ -81,7 +89,7 @@ pub struct Cell {
 impl Cell {
 	/// In table order.
 	pub fn all() -> impl Iterator<Item = Self> {
-		let functions = [Some(Function::Small), Some(Function::Large), None];
+		let functions = [Some(Function::Small), Some(Function::Large), Some(Function::Program), None];
 		let one = [false, true].into_iter().flat_map(move |paused| {
 			functions.into_iter().flat_map(move |function| {
 				let ways = Way::all().filter(move |way| (*way < Way::Reply) == function.is_some());
@@ -170,11 +178,10 @@ pub fn measure(options: &ClusterOptions, site: &Site, runtime: &Runtime, run: &m
 		let chosen =
 			json!({ "measure": measure.as_ref(), "function": cell.called(), "pause": pause, "clients": clients });
 		let row = Row::of(cell.way.as_ref(), unit, chosen);
-		let is_large = cell.function == Some(Function::Large);
-		if is_large { row.chosen("size", options.size.0) } else { row }
+		if cell.function.is_some_and(Function::is_large) { row.chosen("size", options.size.0) } else { row }
 	});
 	// By now no other node must have warmed them.
-	for function in [Function::Small, Function::Large] {
+	for function in [Function::Small, Function::Large, Function::Program] {
 		let warm = runtime.block_on(health::warm_at(&place.client, function.as_ref()))?;
 		if warm != [super::site::name(0)] {
 			return Err(BenchError::Void(format!("{} is warm at {}", function.as_ref(), warm.join(", "))));

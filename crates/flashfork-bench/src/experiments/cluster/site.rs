@@ -11,7 +11,7 @@ use tokio::net::UnixDatagram;
 
 use super::network::{Network, Space};
 use crate::prelude::*;
-use crate::subjects::command::{apart, last_line};
+use crate::subjects::command::{apart, cc, last_line};
 use crate::subjects::guard::Guard;
 
 pub const SERVERS: usize = 3;
@@ -198,13 +198,19 @@ impl Site {
 		Ok(counter)
 	}
 
-	/// Deploys the function, with so many bytes that it has written to, at a node. There it is warm then, and nowhere
-	/// else.
-	pub fn deploy(&self, node: usize, name: &str, bytes: u64) -> Result {
-		let code = self.directory("code");
-		let written = fs::create_dir_all(&code)
-			.and_then(|()| fs::write(code.join("lambda_function.py"), include_str!("function.py")));
-		written.or_cant("write a function")?;
+	/// Deploys the function in Python or the one in C, with so many bytes that it has written to, at a node. There it is
+	/// warm then, and nowhere else.
+	pub fn deploy(&self, node: usize, name: &str, in_c: bool, bytes: u64) -> Result {
+		let code = self.directory(if in_c { "program" } else { "code" });
+		let write = |place: &Path, text: &str| fs::write(place, text).or_cant("write a function");
+		fs::create_dir_all(&code).or_cant("write a function")?;
+		if in_c {
+			let source = self.directory("function.c");
+			write(&source, include_str!("function.c"))?;
+			cc(&["-O2"], &source, &code.join("bootstrap"))?;
+		} else {
+			write(&code.join("lambda_function.py"), include_str!("function.py"))?;
+		}
 		let mut deploy = apart(&self.flashfork);
 		deploy.args(["deploy", "--name", name, "--endpoint", LISTEN, "--env", &format!("HELD={bytes}")]).arg(code);
 		let done = self.node(node).within(|| deploy.output().or_cant("run flashfork deploy"))?;
