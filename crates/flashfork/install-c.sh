@@ -22,7 +22,7 @@ esac
 
 echo "Building the C library ($profile), shared and static ..."
 "$CARGO" rustc --quiet --lib --profile "$profile" --crate-type cdylib,staticlib -- \
-    -C link-arg="-Wl,-soname,libflashfork.so.$compatible"
+	-C link-arg="-Wl,-soname,libflashfork.so.$compatible"
 "$CARGO" build --quiet --lib --profile "$profile" --package flashfork-afl
 "$CARGO" build --quiet --example header --profile "$profile"
 

@@ -2,8 +2,8 @@
 
 
 def test_clones_of_a_sealed_process_have_its_objects(python):
-    python(
-        """
+	python(
+		"""
         import flashfork, hashlib, os
         table = {n: str(n) * 3 for n in range(200_000)}
         blob = bytearray(os.urandom(1 << 20)) * 64
@@ -26,12 +26,12 @@ def test_clones_of_a_sealed_process_have_its_objects(python):
         assert digest() == before
         assert flashfork.stats().sealed_forks == 20
         """
-    )
+	)
 
 
 def test_what_a_program_has_written_since_is_sealed_anew(python):
-    python(
-        """
+	python(
+		"""
         import flashfork
         some = bytearray(b"s") * (64 << 20)
         first = flashfork.seal()
@@ -40,12 +40,12 @@ def test_what_a_program_has_written_since_is_sealed_anew(python):
         assert again.sealed_bytes >= 64 << 20 and again.generation == 2, again
         assert set(more) == {ord("x")} and set(some) == {ord("s")}
         """
-    )
+	)
 
 
 def test_other_threads_are_stopped_or_a_reason_to_refuse(python):
-    python(
-        """
+	python(
+		"""
         import errno, flashfork, gc, threading
         end = threading.Event()
         threads = [threading.Thread(target=end.wait, daemon=True) for _ in range(3)]
@@ -64,12 +64,12 @@ def test_other_threads_are_stopped_or_a_reason_to_refuse(python):
         for each in threads: each.join()
         assert set(blob) == {ord("y")}
         """
-    )
+	)
 
 
 def test_wrong_values_are_told(python):
-    python(
-        """
+	python(
+		"""
         import flashfork
         for wrong in ({"threads": "yes"}, {"pages": "2M"}):
             try:
@@ -79,12 +79,12 @@ def test_wrong_values_are_told(python):
             else:
                 raise AssertionError(wrong)
         """
-    )
+	)
 
 
 def test_the_garbage_collector_leaves_sealed_objects_alone(python):
-    python(
-        """
+	python(
+		"""
         import flashfork, gc
         flashfork.seal()
         assert gc.get_freeze_count() > 1000
@@ -96,12 +96,12 @@ def test_the_garbage_collector_leaves_sealed_objects_alone(python):
         assert gc.get_freeze_count() >= count
         flashfork.seal(freeze=False)
         """
-    )
+	)
 
 
 def test_no_two_clones_draw_the_same_numbers(python):
-    drawn = python(
-        """
+	drawn = python(
+		"""
         import flashfork, numpy, os, random, ssl
         random.random(), numpy.random.random(), ssl.RAND_bytes(8)
         flashfork.seal()
@@ -113,13 +113,13 @@ def test_no_two_clones_draw_the_same_numbers(python):
             assert os.waitpid(pid, 0)[1] == 0
         print(random.getrandbits(64), numpy.random.bytes(8).hex(), ssl.RAND_bytes(8).hex())
         """
-    ).split()
-    assert len(drawn) == 27 and len(set(drawn)) == 27, drawn
+	).split()
+	assert len(drawn) == 27 and len(set(drawn)) == 27, drawn
 
 
 def test_a_clone_goes_on_with_numpys_numbers_where_that_is_asked_for(python):
-    python(
-        """
+	python(
+		"""
         import flashfork, numpy, os
         numpy.random.seed(7)
         read, write = os.pipe()
@@ -128,12 +128,12 @@ def test_a_clone_goes_on_with_numpys_numbers_where_that_is_asked_for(python):
         os.wait()
         assert os.read(read, 8) == numpy.random.bytes(8)
         """
-    )
+	)
 
 
 def test_what_was_registered_for_forks_runs(python):
-    python(
-        """
+	python(
+		"""
         import flashfork, os
         ran = []
         os.register_at_fork(
@@ -148,12 +148,12 @@ def test_what_was_registered_for_forks_runs(python):
         assert os.waitpid(pid, 0)[1] == 0
         assert ran == ["before", "parent"]
         """
-    )
+	)
 
 
 def test_forks_are_counted_in_clones_too(python):
-    python(
-        """
+	python(
+		"""
         import flashfork, os
         some = bytearray(64 << 20)
         some[::4096] = b"x" * (len(some) // 4096)
@@ -172,12 +172,12 @@ def test_forks_are_counted_in_clones_too(python):
         assert (stats.plain_forks, stats.sealed_forks) == (1, 1)
         assert stats.plain_seconds > 0 and stats.sealed_seconds > 0
         """
-    )
+	)
 
 
 def test_multiprocessing_forks_sealed_workers(python):
-    python(
-        """
+	python(
+		"""
         import flashfork, multiprocessing
         table = list(range(1_000_000))
         def at(n): return table[n]
@@ -185,12 +185,12 @@ def test_multiprocessing_forks_sealed_workers(python):
         with multiprocessing.get_context("fork").Pool(2) as pool:
             assert pool.map(at, range(0, 1_000_000, 1000)) == list(range(0, 1_000_000, 1000))
         """
-    )
+	)
 
 
 def test_an_excluded_buffer_lies_in_no_memfd(python):
-    python(
-        """
+	python(
+		"""
         import ctypes, flashfork
         secret, other = bytearray(1 << 20), bytearray(64 << 20)
         flashfork.exclude(secret)
@@ -209,12 +209,12 @@ def test_an_excluded_buffer_lies_in_no_memfd(python):
         else:
             raise AssertionError("a buffer that can't be written has no secret to keep")
         """
-    )
+	)
 
 
 def test_elsewhere_forks_are_plain_and_one_warning_says_so(python):
-    python(
-        """
+	python(
+		"""
         import os, platform, warnings
         platform.machine = lambda: "riscv64"
         import flashfork
@@ -236,4 +236,4 @@ def test_elsewhere_forks_are_plain_and_one_warning_says_so(python):
             else:
                 raise AssertionError(impossible)
         """
-    )
+	)

@@ -2,8 +2,8 @@
 
 
 def test_a_process_goes_back_as_often_as_wanted(python):
-    python(
-        """
+	python(
+		"""
         import flashfork, mmap, os
         rounds = mmap.mmap(-1, 4096)             # shared memory stays as it is
         kept = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -18,12 +18,12 @@ def test_a_process_goes_back_as_often_as_wanted(python):
         flashfork.discard()
         assert rounds[0] == 200
         """
-    )
+	)
 
 
 def test_file_offsets_go_back_and_new_descriptors_close(python):
-    python(
-        """
+	python(
+		"""
         import flashfork, mmap, os
         rounds = mmap.mmap(-1, 4096)
         file = open("/proc/self/exe", "rb", buffering=0)
@@ -36,12 +36,12 @@ def test_file_offsets_go_back_and_new_descriptors_close(python):
             file.read(100)
             flashfork.restore(value + 1)
         """
-    )
+	)
 
 
 def test_what_can_not_go_back_is_refused(python):
-    python(
-        """
+	python(
+		"""
         import errno, flashfork, os, threading
         def refused(call, number):
             try:
@@ -64,12 +64,12 @@ def test_what_can_not_go_back_is_refused(python):
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
         """
-    )
+	)
 
 
 def test_an_array_of_numpy_in_a_region_goes_back(python):
-    python(
-        """
+	python(
+		"""
         import flashfork, numpy, os
         region = flashfork.Region(5_000_000)
         array = numpy.frombuffer(region, dtype=numpy.uint64)
@@ -93,12 +93,12 @@ def test_an_array_of_numpy_in_a_region_goes_back(python):
             os._exit(0 if right and array[5] == 5 else 1)
         assert os.waitpid(pid, 0)[1] == 0 and array[5] == 5
         """
-    )
+	)
 
 
 def test_a_region_lives_as_long_as_its_buffer(python):
-    python(
-        """
+	python(
+		"""
         import flashfork, gc
         def mapped():
             return sum("flashfork-region" in line or "memfd:flashfork" in line for line in open("/proc/self/maps"))
@@ -113,12 +113,12 @@ def test_a_region_lives_as_long_as_its_buffer(python):
         del view; gc.collect()
         assert mapped() == none
         """
-    )
+	)
 
 
 def test_misuse_of_a_region_is_told(python):
-    python(
-        """
+	python(
+		"""
         import ctypes, errno, flashfork
         def wrong(call, kind, number=None):
             try:
@@ -141,4 +141,4 @@ def test_misuse_of_a_region_is_told(python):
         wrong(lambda: flashfork.Region(1, 2), TypeError)
         assert "2097152 bytes" in repr(region)
         """
-    )
+	)

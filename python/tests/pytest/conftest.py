@@ -9,25 +9,25 @@ MODES = {"clones": ["--clones", "2"], "each": ["--clone-each"], "both": ["--clon
 
 @pytest.fixture(params=MODES.values(), ids=MODES)
 def mode(request):
-    """One of the ways to run tests in clones."""
-    return request.param
+	"""One of the ways to run tests in clones."""
+	return request.param
 
 
 @pytest.fixture
 def suite(pytester, monkeypatch):
-    """Runs a suite, and fails if it leaves processes."""
-    mark = f"FLASHFORK_SUITE={pytester.path}"
-    monkeypatch.setenv(*mark.split("="))
-    # No plugin that happens to be there.
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p flashfork.pytest")
+	"""Runs a suite, and fails if it leaves processes."""
+	mark = f"FLASHFORK_SUITE={pytester.path}"
+	monkeypatch.setenv(*mark.split("="))
+	# No plugin that happens to be there.
+	monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+	monkeypatch.setenv("PYTEST_ADDOPTS", "-p flashfork.pytest")
 
-    def run(*args, **files):
-        if files:
-            pytester.makepyfile(**files)
-        result = pytester.runpytest_subprocess(*args, timeout=300)
-        assert_none_left(mark)
-        return result
+	def run(*args, **files):
+		if files:
+			pytester.makepyfile(**files)
+		result = pytester.runpytest_subprocess(*args, timeout=300)
+		assert_none_left(mark)
+		return result
 
-    yield run
-    assert_none_left(mark)
+	yield run
+	assert_none_left(mark)

@@ -72,15 +72,15 @@ SUITE = """
 
 @pytest.mark.parametrize("where", ["before", "in", "after", "garbage", "received"])
 def test_a_death_at_each_message(suite, mode, monkeypatch, where):
-    monkeypatch.setenv("FAULT_WHERE", where)
-    result = suite(*mode, "--junitxml=out.xml", conftest=CONFTEST, test_it=SUITE)
-    with open("deaths") as file:
-        deaths = len(file.read())
-    assert deaths == 24 or where == "received" and deaths >= 1
-    bad = {}
-    for case in ElementTree.parse("out.xml").iter("testcase"):
-        bad[case.get("name")] = bad.get(case.get("name"), False) or len(case) > 0
-    assert set(bad) == {f"test_it[{n}]" for n in range(100)}, "each test is reported"
-    # A death after all is said is nothing that a test did.
-    assert deaths - 2 <= sum(bad.values()) <= deaths, result.stdout.str()
-    assert result.ret == 1
+	monkeypatch.setenv("FAULT_WHERE", where)
+	result = suite(*mode, "--junitxml=out.xml", conftest=CONFTEST, test_it=SUITE)
+	with open("deaths") as file:
+		deaths = len(file.read())
+	assert deaths == 24 or where == "received" and deaths >= 1
+	bad = {}
+	for case in ElementTree.parse("out.xml").iter("testcase"):
+		bad[case.get("name")] = bad.get(case.get("name"), False) or len(case) > 0
+	assert set(bad) == {f"test_it[{n}]" for n in range(100)}, "each test is reported"
+	# A death after all is said is nothing that a test did.
+	assert deaths - 2 <= sum(bad.values()) <= deaths, result.stdout.str()
+	assert result.ret == 1

@@ -15,190 +15,190 @@ calls = 0
 
 
 def handler(event, context):
-    return globals()[event.get("do", "echo")](event, context)
+	return globals()[event.get("do", "echo")](event, context)
 
 
 def echo(event, context):
-    print("said by", context.function_name)
-    return event
+	print("said by", context.function_name)
+	return event
 
 
 def context(event, context):
-    return context.client_context.custom
+	return context.client_context.custom
 
 
 def look(event, context):
-    """What this call finds, and leaves."""
-    global calls
-    calls += 1
-    found = {"calls": calls, "files": os.listdir("/tmp") + os.listdir("/dev/shm"), "warmed_with": WARMED_WITH}
-    for place in ("/tmp/left", "/dev/shm/left"):
-        with open(place, "w") as file:
-            file.write("secret")
-    writable = []
-    for place in (os.getcwd(), os.path.dirname(os.getcwd()), "/var/tmp", os.path.dirname(event["state"])):
-        try:
-            with open(os.path.join(place, "left"), "w"):
-                writable.append(place)
-        except OSError:
-            pass
-    processes = [name for name in os.listdir("/proc") if name.isdigit()]
-    return {**found, "secret": os.environ.get("SECRET"), "writable": writable, "processes": len(processes),
-            "state": sorted(os.listdir(event["state"])), "names": os.listdir(event["state"] + "/names/0"),
-            "random": [random.random(), float(numpy.random.random())], "user": os.getuid(),
-            "rights": [line.split()[1] for line in open("/proc/self/status") if line.startswith("Cap")]}
+	"""What this call finds, and leaves."""
+	global calls
+	calls += 1
+	found = {"calls": calls, "files": os.listdir("/tmp") + os.listdir("/dev/shm"), "warmed_with": WARMED_WITH}
+	for place in ("/tmp/left", "/dev/shm/left"):
+		with open(place, "w") as file:
+			file.write("secret")
+	writable = []
+	for place in (os.getcwd(), os.path.dirname(os.getcwd()), "/var/tmp", os.path.dirname(event["state"])):
+		try:
+			with open(os.path.join(place, "left"), "w"):
+				writable.append(place)
+		except OSError:
+			pass
+	processes = [name for name in os.listdir("/proc") if name.isdigit()]
+	return {**found, "secret": os.environ.get("SECRET"), "writable": writable, "processes": len(processes),
+			"state": sorted(os.listdir(event["state"])), "names": os.listdir(event["state"] + "/names/0"),
+			"random": [random.random(), float(numpy.random.random())], "user": os.getuid(),
+			"rights": [line.split()[1] for line in open("/proc/self/status") if line.startswith("Cap")]}
 
 
 def number(event, context):
-    return os.getpid()
+	return os.getpid()
 
 
 def fail(event, context):
-    raise ValueError("it failed")
+	raise ValueError("it failed")
 
 
 def leave(event, context):
-    os._exit(3)
+	os._exit(3)
 
 
 def crash(event, context):
-    ctypes.string_at(0)
+	ctypes.string_at(0)
 
 
 def sleep(event, context):
-    time.sleep(1000)
+	time.sleep(1000)
 
 
 def large(event, context):
-    return "x" * event.get("bytes", 7 << 20)
+	return "x" * event.get("bytes", 7 << 20)
 
 
 def eat(event, context):
-    return len(bytearray(4 << 30))
+	return len(bytearray(4 << 30))
 
 
 def fork(event, context):
-    """Leaves processes that have gone their own way."""
-    for _ in range(3):
-        if os.fork() == 0:
-            os.setsid()
-            if os.fork():
-                os._exit(0)
-            os.execv("/bin/sleep", ["sleep-" + event["word"], "1000"])
-    if event.get("then"):
-        return handler({"do": event["then"]}, context)
+	"""Leaves processes that have gone their own way."""
+	for _ in range(3):
+		if os.fork() == 0:
+			os.setsid()
+			if os.fork():
+				os._exit(0)
+			os.execv("/bin/sleep", ["sleep-" + event["word"], "1000"])
+	if event.get("then"):
+		return handler({"do": event["then"]}, context)
 
 
 def spin(event, context):
-    """Leaves a process that computes."""
-    if os.fork() == 0:
-        os.setsid()
-        os.execv("/bin/sh", ["spin-" + event["word"], "-c", "while :; do :; done"])
+	"""Leaves a process that computes."""
+	if os.fork() == 0:
+		os.setsid()
+		os.execv("/bin/sh", ["spin-" + event["word"], "-c", "while :; do :; done"])
 
 
 def breed(event, context):
-    count = 0
-    try:
-        while count < 5000:
-            if os.fork() == 0:
-                time.sleep(1000)
-            count += 1
-    except OSError:
-        return count
+	count = 0
+	try:
+		while count < 5000:
+			if os.fork() == 0:
+				time.sleep(1000)
+			count += 1
+	except OSError:
+		return count
 
 
 def crowd(event, context):
-    """Has as many processes as it may, and keeps them."""
-    try:
-        for _ in range(5000):
-            if os.fork() == 0:
-                time.sleep(1000)
-    except OSError:
-        os.execv("/bin/sleep", ["full-" + event["word"], "1000"])
+	"""Has as many processes as it may, and keeps them."""
+	try:
+		for _ in range(5000):
+			if os.fork() == 0:
+				time.sleep(1000)
+	except OSError:
+		os.execv("/bin/sleep", ["full-" + event["word"], "1000"])
 
 
 def runtime():
-    """The connection to the runtime's other side."""
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            connection = socket.socket(fileno=os.dup(int(fd)))
-            if connection.family == socket.AF_INET and connection.getpeername()[0] == "127.0.0.1":
-                return connection
-        except OSError:
-            pass
+	"""The connection to the runtime's other side."""
+	for fd in os.listdir("/proc/self/fd"):
+		try:
+			connection = socket.socket(fileno=os.dup(int(fd)))
+			if connection.family == socket.AF_INET and connection.getpeername()[0] == "127.0.0.1":
+				return connection
+		except OSError:
+			pass
 
 
 def lie(event, context):
-    """Answers for others, and for itself under a stale name, then twice."""
-    connection = runtime()
-    connection.setblocking(True)
-    told = []
-    mine = context.aws_request_id
+	"""Answers for others, and for itself under a stale name, then twice."""
+	connection = runtime()
+	connection.setblocking(True)
+	told = []
+	mine = context.aws_request_id
 
-    def post(what, body, more=""):
-        connection.sendall(f"POST /2018-06-01/runtime/{what} HTTP/1.1\r\nHost: x\r\n{more}Content-Length: {len(body)}\r\n\r\n{body}".encode())
-        told.append(int(connection.recv(65536).split()[1]))
+	def post(what, body, more=""):
+		connection.sendall(f"POST /2018-06-01/runtime/{what} HTTP/1.1\r\nHost: x\r\n{more}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+		told.append(int(connection.recv(65536).split()[1]))
 
-    post("invocation/" + event["other"] + "/response", '"for another"')
-    post(f"invocation/{mine}/response", '"stale"', "Lambda-Runtime-Invocation-Id: 0\r\n")
-    post("invocation/../next/response", '"nobody"')
-    connection.sendall(b"GET /2018-06-01/runtime/invocation/next HTTP/1.1\r\nHost: x\r\n\r\n")
-    told.append(int(connection.recv(65536).split()[1]))
-    post(f"invocation/{mine}/response", str(told))
-    post(f"invocation/{mine}/response", '"again"')
+	post("invocation/" + event["other"] + "/response", '"for another"')
+	post(f"invocation/{mine}/response", '"stale"', "Lambda-Runtime-Invocation-Id: 0\r\n")
+	post("invocation/../next/response", '"nobody"')
+	connection.sendall(b"GET /2018-06-01/runtime/invocation/next HTTP/1.1\r\nHost: x\r\n\r\n")
+	told.append(int(connection.recv(65536).split()[1]))
+	post(f"invocation/{mine}/response", str(told))
+	post(f"invocation/{mine}/response", '"again"')
 
 
 def born(event, context):
-    """What is its template's alone."""
-    return [BORN, os.environ.get("PLAIN")]
+	"""What is its template's alone."""
+	return [BORN, os.environ.get("PLAIN")]
 
 
 def hunt(event, context):
-    """What this call can find of the server's keys, and of requests' signatures."""
-    # Spelled so that this text is not found.
-    wanted = {"keys": re.compile(b"secret[-]of[-]the|Credential[=][A-Z]"), "canary": re.compile(b"canary[-]in[-]memory")}
-    found = {"canary": [], "keys": [], "read": [], "reached": [], "asked": []}
+	"""What this call can find of the server's keys, and of requests' signatures."""
+	# Spelled so that this text is not found.
+	wanted = {"keys": re.compile(b"secret[-]of[-]the|Credential[=][A-Z]"), "canary": re.compile(b"canary[-]in[-]memory")}
+	found = {"canary": [], "keys": [], "read": [], "reached": [], "asked": []}
 
-    def search(where, text):
-        for what, pattern in wanted.items():
-            if where not in found[what] and pattern.search(text):
-                found[what].append(where)
+	def search(where, text):
+		for what, pattern in wanted.items():
+			if where not in found[what] and pattern.search(text):
+				found[what].append(where)
 
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        for name in ("environ", "cmdline"):
-            search("environment", open(f"/proc/{process}/{name}", "rb").read())
-    with open("/proc/self/mem", "rb", buffering=0) as memory:
-        for line in open("/proc/self/maps").readlines():
-            start, end = (int(word, 16) for word in line.split()[0].split("-"))
-            while start < end and line.split()[1][0] == "r":
-                try:
-                    search("memory", os.pread(memory.fileno(), min(end - start, 1 << 24), start))
-                except OSError:
-                    pass  # The kernel's own pages.
-                start += (1 << 24) - 4096
-    for place in event["places"]:
-        for path in [place] + [os.path.join(above, name) for above, _, names in os.walk(place) for name in names]:
-            try:
-                text = open(path, "rb").read()
-            except OSError:
-                continue
-            found["read"] += [path] if path == event["places"][0] else []
-            search("files", text)
-    libc = ctypes.CDLL(None, use_errno=True)
-    server = event["server"]
-    for what, works in (
-        ("signals", lambda: os.kill(server, 0)), ("memory", lambda: open(f"/proc/{server}/mem", "rb")),
-        ("environment", lambda: open(f"/proc/{server}/environ", "rb").read()), ("pidfd", lambda: os.pidfd_open(server)),
-    ):
-        try:
-            works()
-            found["reached"].append(what)
-        except OSError:
-            pass
-    if libc.ptrace(16, server, 0, 0) == 0:
-        found["reached"].append("ptrace")
-    for method, path in (("POST", ""), ("POST", "/f/invocations"), ("GET", "")):
-        connection = http.client.HTTPConnection(event["address"])
-        connection.request(method, "/2015-03-31/functions" + path)
-        found["asked"].append(connection.getresponse().status)
-    return found
+	for process in filter(str.isdigit, os.listdir("/proc")):
+		for name in ("environ", "cmdline"):
+			search("environment", open(f"/proc/{process}/{name}", "rb").read())
+	with open("/proc/self/mem", "rb", buffering=0) as memory:
+		for line in open("/proc/self/maps").readlines():
+			start, end = (int(word, 16) for word in line.split()[0].split("-"))
+			while start < end and line.split()[1][0] == "r":
+				try:
+					search("memory", os.pread(memory.fileno(), min(end - start, 1 << 24), start))
+				except OSError:
+					pass  # The kernel's own pages.
+				start += (1 << 24) - 4096
+	for place in event["places"]:
+		for path in [place] + [os.path.join(above, name) for above, _, names in os.walk(place) for name in names]:
+			try:
+				text = open(path, "rb").read()
+			except OSError:
+				continue
+			found["read"] += [path] if path == event["places"][0] else []
+			search("files", text)
+	libc = ctypes.CDLL(None, use_errno=True)
+	server = event["server"]
+	for what, works in (
+		("signals", lambda: os.kill(server, 0)), ("memory", lambda: open(f"/proc/{server}/mem", "rb")),
+		("environment", lambda: open(f"/proc/{server}/environ", "rb").read()), ("pidfd", lambda: os.pidfd_open(server)),
+	):
+		try:
+			works()
+			found["reached"].append(what)
+		except OSError:
+			pass
+	if libc.ptrace(16, server, 0, 0) == 0:
+		found["reached"].append("ptrace")
+	for method, path in (("POST", ""), ("POST", "/f/invocations"), ("GET", "")):
+		connection = http.client.HTTPConnection(event["address"])
+		connection.request(method, "/2015-03-31/functions" + path)
+		found["asked"].append(connection.getresponse().status)
+	return found

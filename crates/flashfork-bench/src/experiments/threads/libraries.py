@@ -5,7 +5,7 @@ sys.pool = ThreadPoolExecutor(8)
 list(sys.pool.map(lambda n: n * n, range(64)))
 pyarrow.compute.sum(pyarrow.table({"x": range(1 << 20)})["x"])
 class Answers(grpc.GenericRpcHandler):
-    def service(self, call): return grpc.unary_unary_rpc_method_handler(lambda request, _: request)
+	def service(self, call): return grpc.unary_unary_rpc_method_handler(lambda request, _: request)
 server = grpc.server(sys.pool, handlers=(Answers(),))
 port = server.add_insecure_port("127.0.0.1:0")
 server.start()
