@@ -198,8 +198,8 @@ impl Site {
 		Ok(counter)
 	}
 
-	/// Deploys the function in Python or the one in C, with so many bytes that it has written to, at a node. There it is
-	/// warm then, and nowhere else.
+	/// Deploys the function in Python, or the one in C, with so many bytes that it has written to, at a node. There it
+	/// is warm then, and nowhere else.
 	pub fn deploy(&self, node: usize, name: &str, in_c: bool, bytes: u64) -> Result {
 		let code = self.directory(if in_c { "program" } else { "code" });
 		let write = |place: &Path, text: &str| fs::write(place, text).or_cant("write a function");
