@@ -18,8 +18,9 @@ use axum::body::Bytes;
 use axum::http::HeaderValue;
 use flashfork_templates::{Clone as Process, Directory, Error as TemplateError, Template};
 use ring::rand::{SecureRandom, SystemRandom};
+use rustix::fs::{Mode, OFlags};
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -94,6 +95,8 @@ impl Drop for Names {
 pub struct Warmed {
 	names: Names,
 	data: u64,
+	/// The root that it sees.
+	seen: OwnedFd,
 	warden: tokio::process::Child,
 	_line: tokio::process::ChildStdin,
 }
@@ -230,7 +233,10 @@ impl Function {
 		BufReader::new(told).read_line(&mut answer).await?;
 		let told = serde_json::from_str(&answer).unwrap_or_else(|_| Told::Err("its warden has ended".into()));
 		let data = told.map_err(|why| ApiError::not_ready(format!("the function can't be warmed: {why}")))?;
-		Ok(Warm::Process(Arc::new(Warmed { names, data, warden, _line: line })))
+		let seen = format!("/proc/{}/root", warden.id().unwrap_or_default());
+		let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+		let seen = rustix::fs::open(seen, flags, Mode::empty()).map_err(std::io::Error::from)?;
+		Ok(Warm::Process(Arc::new(Warmed { names, data, seen, warden, _line: line })))
 	}
 
 	/// Calls it. Dropped, the call ends with all that it has started.
@@ -385,7 +391,7 @@ impl Function {
 			.run()
 			.envs(warden::environment(&warden::task_root(&pool.state), &self.config))
 			.envs(&self.config.secrets)
-			.current_dir("/")
+			.current_dir(format!("/proc/self/fd/{}", warm.seen.as_raw_fd()))
 			.umask(0o022)
 			.streams([Some(stream.as_fd()), Some(log.as_fd()), Some(log.as_fd())])
 			.limit(libc::RLIMIT_DATA, data)
