@@ -47,10 +47,10 @@ const PYTHON: &str = "
 import os
 objects = [bytes([i % 255 + 1]) * 1000 for i in range(40_000)]
 for _ in range(5):
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0 if all(o[0] == i % 255 + 1 for i, o in enumerate(objects)) else 1)
-    assert os.waitpid(pid, 0)[1] == 0
+	pid = os.fork()
+	if pid == 0:
+		os._exit(0 if all(o[0] == i % 255 + 1 for i, o in enumerate(objects)) else 1)
+	assert os.waitpid(pid, 0)[1] == 0
 ";
 
 /// The command needs more stack than many programs do. The program has its caller's limit.
@@ -422,21 +422,21 @@ const GO: &str = r#"package main
 #include <sys/wait.h>
 #include <unistd.h>
 static int clone_ends_well(void) {
-    int status = 1;
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(0);
-    return waitpid(pid, &status, 0) == pid && status == 0;
+	int status = 1;
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(0);
+	return waitpid(pid, &status, 0) == pid && status == 0;
 }
 */
 import "C"
 
 func main() {
-    for i := 0; i < 3; i++ {
-        if C.clone_ends_well() != 1 {
-            panic("the clone")
-        }
-    }
+	for i := 0; i < 3; i++ {
+		if C.clone_ends_well() != 1 {
+			panic("the clone")
+		}
+	}
 }
 "#;
 
@@ -540,9 +540,9 @@ fn forks_after_a_seal_that_came_to_nothing_are_plain() {
 	let text = "#include <pthread.h>\n#include <sys/mman.h>\n#include <string.h>\n#include <unistd.h>\n
 static void *idle(void *x) { for (;;) pause(); }
 int main(void) {
-    void *stack = memset(mmap(0, 2 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 2 << 20);
-    pthread_attr_t a; pthread_attr_init(&a); pthread_attr_setstack(&a, stack, 2 << 20);
-    pthread_t t; pthread_create(&t, &a, idle, 0); if (!fork()) _exit(0);
+	void *stack = memset(mmap(0, 2 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 2 << 20);
+	pthread_attr_t a; pthread_attr_init(&a); pthread_attr_setstack(&a, stack, 2 << 20);
+	pthread_t t; pthread_create(&t, &a, idle, 0); if (!fork()) _exit(0);
 }";
 	let program = &compiled(place.path(), text, "-pthread");
 	let report = report(run().args(["--engine", "seal", "--threads"]), &[program]);
@@ -554,10 +554,10 @@ fn a_fork_with_a_terminal_counts() {
 	let script = "
 import os
 for fork in os.fork, os.forkpty, os.forkpty:
-    made = fork()
-    pid = made if fork is os.fork else made[0]
-    pid or os._exit(0)
-    assert os.waitpid(pid, 0)[1] == 0
+	made = fork()
+	pid = made if fork is os.fork else made[0]
+	pid or os._exit(0)
+	assert os.waitpid(pid, 0)[1] == 0
 ";
 	let report = report(run().args(["--engine", "seal"]), &["/usr/bin/python3", "-c", script]);
 	let count = |forks: &str| report[forks]["count"].as_u64().unwrap();
@@ -582,7 +582,7 @@ import os, subprocess
 objects = [bytes([i % 255 + 1]) * 1000 for i in range(40_000)]
 show = ['/bin/cat', '/proc/self/coredump_filter']
 if os.fork() == 0:
-    os.execv(show[0], show)
+	os.execv(show[0], show)
 os.wait()
 print(subprocess.run(show, capture_output=True, text=True).stdout, flush=True)
 os.waitpid(os.posix_spawn(show[0], show, os.environ), 0)

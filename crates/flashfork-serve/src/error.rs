@@ -19,24 +19,24 @@ pub struct ApiError {
 pub type Result<T> = std::result::Result<T, ApiError>;
 
 macro_rules! errors {
-    ($($name:ident: $status:ident, $kind:literal;)*) => {
-        impl ApiError {
-            /// One that another node has told of.
-            pub fn told(status: u16, kind: &str, why: String) -> ApiError {
-                let known = [$((StatusCode::$status, $kind)),*];
-                let (status, kind) = known
-                    .into_iter()
-                    .find(|one| (one.0.as_u16(), one.1) == (status, kind))
-                    .unwrap_or((StatusCode::INTERNAL_SERVER_ERROR, "ServiceException"));
-                ApiError { status, kind, why }
-            }
+	($($name:ident: $status:ident, $kind:literal;)*) => {
+		impl ApiError {
+			/// One that another node has told of.
+			pub fn told(status: u16, kind: &str, why: String) -> ApiError {
+				let known = [$((StatusCode::$status, $kind)),*];
+				let (status, kind) = known
+					.into_iter()
+					.find(|one| (one.0.as_u16(), one.1) == (status, kind))
+					.unwrap_or((StatusCode::INTERNAL_SERVER_ERROR, "ServiceException"));
+				ApiError { status, kind, why }
+			}
 
-            $(#[doc = concat!("`", $kind, "`.")]
-            pub fn $name(why: impl Display) -> ApiError {
-                ApiError { status: StatusCode::$status, kind: $kind, why: why.to_string() }
-            })*
-        }
-    };
+			$(#[doc = concat!("`", $kind, "`.")]
+			pub fn $name(why: impl Display) -> ApiError {
+				ApiError { status: StatusCode::$status, kind: $kind, why: why.to_string() }
+			})*
+		}
+	};
 }
 
 errors! {

@@ -20,18 +20,18 @@ s.send(s.recv(PREAMBLE))
 s.recv(1 << 20)
 s.send(READY)
 if s.recv(1 << 20)[0] == BOOT:
-    # Packets of this version's protocol begin with a small number.
-    s.send(b"\xff" * 10)
+	# Packets of this version's protocol begin with a small number.
+	s.send(b"\xff" * 10)
 else:
-    s.send(CLAIMED)
-    # FAILED, with 180000 characters, for ever.
-    n = 180000
-    length = bytes([n & 127 | 128, n >> 7 & 127 | 128, n >> 14])
-    try:
-        while True:
-            s.send(b"\x0b" + length + b"x" * n)
-    except OSError:
-        pass
+	s.send(CLAIMED)
+	# FAILED, with 180000 characters, for ever.
+	n = 180000
+	length = bytes([n & 127 | 128, n >> 7 & 127 | 128, n >> 14])
+	try:
+		while True:
+			s.send(b"\x0b" + length + b"x" * n)
+	except OSError:
+		pass
 time.sleep(600)
 "#;
 
@@ -44,12 +44,12 @@ s.recv(1 << 20)
 s.send(b"\x00")
 claim = s.recv(1 << 20)
 def number(at):
-    value, shift = 0, 0
-    while True:
-        value |= (claim[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if claim[at - 1] < 128:
-            return value, at
+	value, shift = 0, 0
+	while True:
+		value |= (claim[at] & 127) << shift
+		at, shift = at + 1, shift + 7
+		if claim[at - 1] < 128:
+			return value, at
 length, at = number(1)
 index, at = number(at + length)
 length, at = number(at + 16)
@@ -61,19 +61,19 @@ state = claim[begin:at + length]
 s.send(b"\x05" + b"\0" * 6)
 kept = []
 while True:
-    data, rest, _, _ = s.recvmsg(1 << 20, 1 << 10)
-    if not data:
-        break
-    if data[0] == 4:
-        files = array.array("i")
-        files.frombytes(rest[0][2])
-        for file in files:
-            memory = mmap.mmap(file, os.fstat(file).st_size, mmap.MAP_SHARED)
-            memory[-4096:] = b"\xff" * 4096
-            kept.append(memory)
-        s.send(b"\x02")
-    elif data[0] == 5:
-        s.send(b"\x03" + state + b"\0" * 5)
+	data, rest, _, _ = s.recvmsg(1 << 20, 1 << 10)
+	if not data:
+		break
+	if data[0] == 4:
+		files = array.array("i")
+		files.frombytes(rest[0][2])
+		for file in files:
+			memory = mmap.mmap(file, os.fstat(file).st_size, mmap.MAP_SHARED)
+			memory[-4096:] = b"\xff" * 4096
+			kept.append(memory)
+		s.send(b"\x02")
+	elif data[0] == 5:
+		s.send(b"\x03" + state + b"\0" * 5)
 "#;
 
 /// Kilobytes of its own memory.
@@ -130,10 +130,10 @@ fn a_shell_that_talks_nonsense_or_too_much_is_ended() {
 fn what_a_shell_says_moves_no_cursor() {
 	// TROUBLE, and FAILED when it is asked for anything.
 	let says = r#"s.send(CLAIMED)
-    s.send(b"\x09\x06x\n\x1b[2J")
-    s.recv(1 << 20)
-    s.send(b"\x0b\x06y\n\x1b[2J")
-    time.sleep(600)"#;
+	s.send(b"\x09\x06x\n\x1b[2J")
+	s.recv(1 << 20)
+	s.send(b"\x0b\x06y\n\x1b[2J")
+	time.sleep(600)"#;
 	let Some(daemon) = Daemon::with_fake_shell(&FAKE.replace("s.send(CLAIMED)", says)) else { return };
 	daemon.clone_of("t");
 	eventually(|| daemon.shown("t-1").trouble.is_some_and(|line| line == r"x\n\u{1b}[2J"));

@@ -16,7 +16,7 @@ fn a_script_that_becomes_node_is_followed() {
 	let app = place.file(
 		"app.js",
 		"const look = () => require('fs').existsSync(process.argv[2]) ? console.log(Math.random()) : setTimeout(look, 5);
-        console.log('up'); look();",
+		console.log('up'); look();",
 	);
 	let wrapper = place.file("run", format!("exec node {} \"$@\"\n", app));
 	let go = place.at("go");
@@ -99,20 +99,20 @@ fn a_loop_that_draws_goes_on_with_other_numbers_in_each_clone() {
 	let place = Place::new();
 	// Not in the main thread: a recursive mutex that this holds when it is stopped its clones can't unlock.
 	let text = "
-        const { Worker } = require('worker_threads');
-        const worker = new Worker(`
-            const { parentPort } = require('worker_threads');
-            const drawn = new Float64Array(2000);
-            let count = 0;
-            function draw() { for (let i = 0; i < 1000; i++) drawn[count++ % drawn.length] = Math.random(); }
-            while (count < 5e6) draw();
-            const pid = process.pid;
-            parentPort.postMessage('warm');
-            while (process.pid === pid) draw();
-            draw();
-            draw();
-            parentPort.postMessage(Array.from(drawn).join(' '));`, { eval: true });
-        worker.on('message', (text) => { console.log(text); if (text !== 'warm') process.exit(0); });";
+		const { Worker } = require('worker_threads');
+		const worker = new Worker(`
+			const { parentPort } = require('worker_threads');
+			const drawn = new Float64Array(2000);
+			let count = 0;
+			function draw() { for (let i = 0; i < 1000; i++) drawn[count++ % drawn.length] = Math.random(); }
+			while (count < 5e6) draw();
+			const pid = process.pid;
+			parentPort.postMessage('warm');
+			while (process.pid === pid) draw();
+			draw();
+			draw();
+			parentPort.postMessage(Array.from(drawn).join(' '));`, { eval: true });
+		worker.on('message', (text) => { console.log(text); if (text !== 'warm') process.exit(0); });";
 	let script = place.file("main.js", text);
 	warm(&place, &["--ready", "line:^warm"], &["node", &script]);
 	let mut seen = BTreeSet::new();
@@ -130,24 +130,24 @@ fn a_loop_that_draws_goes_on_with_other_numbers_in_each_clone() {
 fn nodes_functions_look_as_they_did_and_its_children_know_nothing() {
 	let place = Place::new();
 	let text = "
-        const crypto = require('crypto');
-        const { execFileSync } = require('child_process');
-        const about = (f) => [f.name, f.length, 'prototype' in f];
-        const ask = 'console.log(process.env.NODE_OPTIONS, process.execArgv, process.env.A)';
-        console.log(JSON.stringify([about(Math.random), Math.random.toString(), about(crypto.randomUUID),
-            about(crypto.randomInt), Object.keys(process).includes('pid'), typeof process.pid,
-            process.env.NODE_OPTIONS, process.execArgv, execFileSync(process.execPath, ['-e', ask]).toString()]));
-        const vm = require('vm');
-        console.log([vm.createContext, vm.runInNewContext, vm.Script.prototype.runInNewContext].map(about));
-        console.log(vm.runInNewContext('this.b = a + 1; [Math.random.name, typeof b]', { a: 1 }));
-        try { vm.runInNewContext('1', null) } catch (e) { console.log(e.code) }
-        console.log(vm.runInNewContext('Math.random()', { Math: { random: () => 'own' } }), vm.runInNewContext('a', { a: 3 }, 'f.js'));
-        try { vm.runInNewContext('eval(1)', {}, { contextCodeGeneration: { strings: false } }) } catch (e) { console.log(e.name) }
-        try { crypto.randomUUID(1) } catch (e) { console.log(e.code) }
-        try { crypto.randomInt(3, 2) } catch (e) { console.log(e.code) }
-        try { crypto.webcrypto.randomUUID.call({}) } catch (e) { console.log(e.code) }
-        const numbers = Array.from({ length: 300 }, () => crypto.randomInt(-2, 3));
-        console.log(Math.min(...numbers), Math.max(...numbers));";
+		const crypto = require('crypto');
+		const { execFileSync } = require('child_process');
+		const about = (f) => [f.name, f.length, 'prototype' in f];
+		const ask = 'console.log(process.env.NODE_OPTIONS, process.execArgv, process.env.A)';
+		console.log(JSON.stringify([about(Math.random), Math.random.toString(), about(crypto.randomUUID),
+			about(crypto.randomInt), Object.keys(process).includes('pid'), typeof process.pid,
+			process.env.NODE_OPTIONS, process.execArgv, execFileSync(process.execPath, ['-e', ask]).toString()]));
+		const vm = require('vm');
+		console.log([vm.createContext, vm.runInNewContext, vm.Script.prototype.runInNewContext].map(about));
+		console.log(vm.runInNewContext('this.b = a + 1; [Math.random.name, typeof b]', { a: 1 }));
+		try { vm.runInNewContext('1', null) } catch (e) { console.log(e.code) }
+		console.log(vm.runInNewContext('Math.random()', { Math: { random: () => 'own' } }), vm.runInNewContext('a', { a: 3 }, 'f.js'));
+		try { vm.runInNewContext('eval(1)', {}, { contextCodeGeneration: { strings: false } }) } catch (e) { console.log(e.name) }
+		try { crypto.randomUUID(1) } catch (e) { console.log(e.code) }
+		try { crypto.randomInt(3, 2) } catch (e) { console.log(e.code) }
+		try { crypto.webcrypto.randomUUID.call({}) } catch (e) { console.log(e.code) }
+		const numbers = Array.from({ length: 300 }, () => crypto.randomInt(-2, 3));
+		console.log(Math.min(...numbers), Math.max(...numbers));";
 	let script = place.file("main.js", text);
 	let run = |command: &mut Command| {
 		let output = good(command.env("A", "x").env("NODE_OPTIONS", "--no-deprecation").output().unwrap());
@@ -169,11 +169,11 @@ fn a_clone_of_node_runs_what_its_caller_names_as_node_does_without_the_code_of_t
 	let main = place.file(
 		"there/main.js",
 		"console.log(process.argv.slice(1), process.cwd(), process.env.WORD, require.main === module, module.id,
-            __filename, new Date(0).getHours(), process.execArgv, process._eval);
-        let text = '';
-        process.stdin.on('data', (part) => text += part).on('end', () => { console.log(text); process.exitCode = 7; });
-        process.on('beforeExit', () => { console.log('before') });
-        process.on('exit', (code) => { console.log('exit', code) });",
+			__filename, new Date(0).getHours(), process.execArgv, process._eval);
+		let text = '';
+		process.stdin.on('data', (part) => text += part).on('end', () => { console.log(text); process.exitCode = 7; });
+		process.on('beforeExit', () => { console.log('before') });
+		process.on('exit', (code) => { console.log('exit', code) });",
 	);
 	let module =
 		place.file("there/main.mjs", "console.log(await Promise.resolve(process.argv.slice(2))); export default 1");
@@ -246,14 +246,14 @@ fn a_node_program_that_knows_of_clones_has_its_callers_arguments_and_environment
 	let library = place.shim().with_file_name("flashfork.js");
 	let text = format!(
 		"const {{ ready }} = require({library:?});
-        const {{ Worker }} = require('worker_threads');
-        const worker = new Worker(`const {{ parentPort }} = require('worker_threads'); parentPort.on('message', (n) => parentPort.postMessage(n * n)); parentPort.postMessage(0)`, {{ eval: true }});
-        worker.once('message', () => {{
-            const started = ready();
-            console.log(started?.args, started?.env.WORD, process.argv.slice(2), process.env.WORD, ready());
-            worker.once('message', (n) => {{ console.log(n); process.exit(started === undefined ? 1 : 2); }});
-            worker.postMessage(9);
-        }});"
+		const {{ Worker }} = require('worker_threads');
+		const worker = new Worker(`const {{ parentPort }} = require('worker_threads'); parentPort.on('message', (n) => parentPort.postMessage(n * n)); parentPort.postMessage(0)`, {{ eval: true }});
+		worker.once('message', () => {{
+			const started = ready();
+			console.log(started?.args, started?.env.WORD, process.argv.slice(2), process.env.WORD, ready());
+			worker.once('message', (n) => {{ console.log(n); process.exit(started === undefined ? 1 : 2); }});
+			worker.postMessage(9);
+		}});"
 	);
 	let script = place.file("main.js", &text);
 	let script = script.as_str();
@@ -274,11 +274,11 @@ fn a_template_can_be_made_while_workers_of_node_begin() {
 	let library = place.shim().with_file_name("flashfork.js");
 	let text = format!(
 		"const {{ Worker }} = require('worker_threads');
-        const text = `if (!require('worker_threads').getEnvironmentData('flashfork')) throw new Error('not told')`;
-        for (let i = 0; i < 8; i++) new Worker(text, {{ eval: true }});
-        const end = Date.now() + Number(process.argv[2]);
-        while (Date.now() < end);
-        require({library:?}).ready();"
+		const text = `if (!require('worker_threads').getEnvironmentData('flashfork')) throw new Error('not told')`;
+		for (let i = 0; i < 8; i++) new Worker(text, {{ eval: true }});
+		const end = Date.now() + Number(process.argv[2]);
+		while (Date.now() < end);
+		require({library:?}).ready();"
 	);
 	let script = place.file("main.js", &text);
 	for milliseconds in ["5", "20", "40", "60"] {
@@ -293,21 +293,21 @@ fn a_template_can_be_made_while_workers_of_node_begin() {
 fn nodes_heap_is_sealed_and_is_each_clones_own() {
 	let place = Place::new();
 	let text = "
-        globalThis.all = [];
-        for (let i = 0; i < 400000; i++) all.push({ i, text: `x${i}` });
-        globalThis.sum = () => all.reduce((sum, one) => sum + one.i + one.text.length, 0);";
+		globalThis.all = [];
+		for (let i = 0; i < 400000; i++) all.push({ i, text: `x${i}` });
+		globalThis.sum = () => all.reduce((sum, one) => sum + one.i + one.text.length, 0);";
 	let library = place.file("library.js", text);
 	warm(&place, &[], &["node", "--expose-gc", "-r", &library]);
 	let sealed = place.list()[0]["sealed_bytes"].as_u64().unwrap();
 	assert!(sealed > 40 << 20, "{sealed}");
 	// Every second object is another, and every page of the heap is written to.
 	let code = "
-        const before = sum();
-        for (let i = 0; i < all.length; i += 2) all[i] = { i: all[i].i + 1, text: `y${i}` };
-        gc();
-        const grown = Array.from({ length: 100000 }, (_, i) => ({ i }));
-        gc();
-        console.log(before, sum() - before, grown.length);";
+		const before = sum();
+		for (let i = 0; i < all.length; i += 2) all[i] = { i: all[i].i + 1, text: `y${i}` };
+		gc();
+		const grown = Array.from({ length: 100000 }, (_, i) => ({ i }));
+		gc();
+		console.log(before, sum() - before, grown.length);";
 	for _ in 0..2 {
 		let clone = place.run(&["clone", "t", "-e", code]);
 		assert_eq!(both(&clone), ("80002488890 200000 100000\n", ""));
@@ -319,16 +319,16 @@ fn nodes_heap_is_sealed_and_is_each_clones_own() {
 fn a_node_whose_event_loop_would_have_a_ring_is_cloned() {
 	let place = Place::new();
 	let text = "
-        const fs = require('fs');
-        const { pid } = process;
-        fs.readFile('/proc/self/comm', () => require('net').createServer().listen(0, '127.0.0.1'));
-        setInterval(() => {
-            if (process.pid === pid) return;
-            fs.readFile('/proc/self/stat', 'utf8', (_, text) => {
-                console.log(parseInt(text) === process.pid);
-                process.exit(0);
-            });
-        }, 20);";
+		const fs = require('fs');
+		const { pid } = process;
+		fs.readFile('/proc/self/comm', () => require('net').createServer().listen(0, '127.0.0.1'));
+		setInterval(() => {
+			if (process.pid === pid) return;
+			fs.readFile('/proc/self/stat', 'utf8', (_, text) => {
+				console.log(parseInt(text) === process.pid);
+				process.exit(0);
+			});
+		}, 20);";
 	let script = place.file("main.js", text);
 	let options = ["warm", "--threads", "--ready", "listen", "t", "--", "node", &script];
 	let warm = place.flashfork(&options).env("UV_USE_IO_URING", "1").output().unwrap();

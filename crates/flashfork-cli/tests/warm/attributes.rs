@@ -10,42 +10,42 @@ extern char **environ;
 static unsigned char *warmed;
 static pid_t warmed_by;
 __attribute__((constructor)) static void warm(void) {
-    warmed = malloc(64 << 20);
-    memset(warmed, 7, 64 << 20);
-    warmed_by = getpid();
-    fprintf(stderr, "constructor\n");
+	warmed = malloc(64 << 20);
+	memset(warmed, 7, 64 << 20);
+	warmed_by = getpid();
+	fprintf(stderr, "constructor\n");
 }
 int main(int argc, char **argv, char **envp) {
-    char here[4096];
-    struct rlimit files;
-    struct sigaction action;
-    sigset_t blocked;
-    cpu_set_t cpus;
-    for (int i = 1; i < argc; i++) printf("argument=%s\n", argv[i]);
-    printf("end of arguments=%d\n", argv[argc] == NULL);
-    for (int i = 0; envp[i]; i++) printf("variable=%s\n", envp[i]);
-    printf("environ=%d\n", envp == environ);
-    printf("directory=%s\n", getcwd(here, sizeof here));
-    printf("umask=%o\n", umask(0));
-    getrlimit(RLIMIT_NOFILE, &files);
-    printf("files=%lu %lu\n", files.rlim_cur, files.rlim_max);
-    printf("nice=%d\n", getpriority(PRIO_PROCESS, 0));
-    sched_getaffinity(0, sizeof cpus, &cpus);
-    printf("cpus=%d\n", CPU_COUNT(&cpus));
-    for (int s = 1; s < 32; s++) {
-        sigaction(s, NULL, &action);
-        if (action.sa_handler == SIG_IGN) printf("ignores=%d\n", s);
-    }
-    sigprocmask(SIG_BLOCK, NULL, &blocked);
-    for (int s = 1; s < 65; s++) if (sigismember(&blocked, s) == 1) printf("blocks=%d\n", s);
-    long sum = 0;
-    for (int i = 0; i < 64 << 20; i += 4096) sum += warmed[i];
-    printf("memory=%d\n", sum == 7L * (64 << 8));
-    printf("leader=%d\n", getpgrp() == getpid());
-    printf("new process=%d\n", warmed_by != getpid());
-    int open_files = 0;
-    for (int fd = 0; fd < 200; fd++) open_files += dup2(fd, fd) == fd;
-    printf("descriptors=%d\n", open_files);
+	char here[4096];
+	struct rlimit files;
+	struct sigaction action;
+	sigset_t blocked;
+	cpu_set_t cpus;
+	for (int i = 1; i < argc; i++) printf("argument=%s\n", argv[i]);
+	printf("end of arguments=%d\n", argv[argc] == NULL);
+	for (int i = 0; envp[i]; i++) printf("variable=%s\n", envp[i]);
+	printf("environ=%d\n", envp == environ);
+	printf("directory=%s\n", getcwd(here, sizeof here));
+	printf("umask=%o\n", umask(0));
+	getrlimit(RLIMIT_NOFILE, &files);
+	printf("files=%lu %lu\n", files.rlim_cur, files.rlim_max);
+	printf("nice=%d\n", getpriority(PRIO_PROCESS, 0));
+	sched_getaffinity(0, sizeof cpus, &cpus);
+	printf("cpus=%d\n", CPU_COUNT(&cpus));
+	for (int s = 1; s < 32; s++) {
+		sigaction(s, NULL, &action);
+		if (action.sa_handler == SIG_IGN) printf("ignores=%d\n", s);
+	}
+	sigprocmask(SIG_BLOCK, NULL, &blocked);
+	for (int s = 1; s < 65; s++) if (sigismember(&blocked, s) == 1) printf("blocks=%d\n", s);
+	long sum = 0;
+	for (int i = 0; i < 64 << 20; i += 4096) sum += warmed[i];
+	printf("memory=%d\n", sum == 7L * (64 << 8));
+	printf("leader=%d\n", getpgrp() == getpid());
+	printf("new process=%d\n", warmed_by != getpid());
+	int open_files = 0;
+	for (int fd = 0; fd < 200; fd++) open_files += dup2(fd, fd) == fd;
+	printf("descriptors=%d\n", open_files);
 }
 "#;
 
@@ -162,9 +162,9 @@ fn streams_are_the_callers_own() {
 /// Writes which standard streams are open.
 const STREAMS: &str = r#"
 int main(void) {
-    int open[3];
-    for (int n = 0; n < 3; n++) open[n] = fcntl(n, F_GETFD) >= 0;
-    fprintf(fopen(getenv("OUT"), "w"), "%d%d%d", open[0], open[1], open[2]);
+	int open[3];
+	for (int n = 0; n < 3; n++) open[n] = fcntl(n, F_GETFD) >= 0;
+	fprintf(fopen(getenv("OUT"), "w"), "%d%d%d", open[0], open[1], open[2]);
 }
 "#;
 
@@ -223,38 +223,38 @@ const KERNEL: &str = r#"
 static unsigned char *warmed;
 static pthread_attr_t attributes;
 __attribute__((constructor)) static void warm(void) {
-    warmed = malloc(64 << 20);
-    memset(warmed, 7, 64 << 20);
-    pthread_getattr_default_np(&attributes);
-    if (getenv("OWN")) {
-        pthread_attr_setstacksize(&attributes, 123 << 12);
-        pthread_setattr_default_np(&attributes);
-        struct sched_param none = {0};
-        int filter = open("/proc/self/coredump_filter", O_WRONLY);
-        sched_setscheduler(0, SCHED_BATCH, &none);
-        dprintf(filter, "0x21");
-        syscall(SYS_ioprio_set, 1, 0, 2 << 13 | 6);
-        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    }
+	warmed = malloc(64 << 20);
+	memset(warmed, 7, 64 << 20);
+	pthread_getattr_default_np(&attributes);
+	if (getenv("OWN")) {
+		pthread_attr_setstacksize(&attributes, 123 << 12);
+		pthread_setattr_default_np(&attributes);
+		struct sched_param none = {0};
+		int filter = open("/proc/self/coredump_filter", O_WRONLY);
+		sched_setscheduler(0, SCHED_BATCH, &none);
+		dprintf(filter, "0x21");
+		syscall(SYS_ioprio_set, 1, 0, 2 << 13 | 6);
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	}
 }
 int main(void) {
-    struct sched_param priority;
-    sched_getparam(0, &priority);
-    printf("policy=%x %d\n", sched_getscheduler(0), priority.sched_priority);
-    printf("ioprio=%lx\n", syscall(SYS_ioprio_get, 1, 0));
-    printf("personality=%x\n", personality(0xffffffff));
-    printf("no_new_privs=%d\n", prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
-    printf("secure bits=%x\n", prctl(PR_GET_SECUREBITS));
-    printf("no gain of execution=%d\n", prctl(66, 0, 0, 0, 0)); // PR_GET_MDWE
-    printf("no huge pages=%d\n", prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
-    printf("timer slack=%d\n", prctl(PR_GET_TIMERSLACK));
-    size_t stacks;
-    pthread_getattr_default_np(&attributes);
-    pthread_attr_getstacksize(&attributes, &stacks);
-    printf("stacks of threads=%zu\n", stacks);
-    fflush(stdout);
-    system("cat /proc/self/coredump_filter; grep NoNewPrivs /proc/self/status; uname -m");
-    return warmed[4096] - 7;
+	struct sched_param priority;
+	sched_getparam(0, &priority);
+	printf("policy=%x %d\n", sched_getscheduler(0), priority.sched_priority);
+	printf("ioprio=%lx\n", syscall(SYS_ioprio_get, 1, 0));
+	printf("personality=%x\n", personality(0xffffffff));
+	printf("no_new_privs=%d\n", prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+	printf("secure bits=%x\n", prctl(PR_GET_SECUREBITS));
+	printf("no gain of execution=%d\n", prctl(66, 0, 0, 0, 0)); // PR_GET_MDWE
+	printf("no huge pages=%d\n", prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
+	printf("timer slack=%d\n", prctl(PR_GET_TIMERSLACK));
+	size_t stacks;
+	pthread_getattr_default_np(&attributes);
+	pthread_attr_getstacksize(&attributes, &stacks);
+	printf("stacks of threads=%zu\n", stacks);
+	fflush(stdout);
+	system("cat /proc/self/coredump_filter; grep NoNewPrivs /proc/self/status; uname -m");
+	return warmed[4096] - 7;
 }
 "#;
 

@@ -16,48 +16,48 @@ host = client.meta.endpoint_url.split("/")[-1]
 PATH = "/2015-03-31/functions/f/invocations"
 
 def without(*names):
-    class Auth(SigV4Auth):
-        def headers_to_sign(self, request):
-            all = super().headers_to_sign(request)
-            for name in names:
-                del all[name]
-            return all
-    return Auth
+	class Auth(SigV4Auth):
+		def headers_to_sign(self, request):
+			all = super().headers_to_sign(request)
+			for name in names:
+				del all[name]
+			return all
+	return Auth
 
 def request(path=PATH, body=b"{}", auth=SigV4Auth, key=("ONE", "secret-of-the-first-owner"), service="lambda", **headers):
-    headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    made = AWSRequest("POST", "http://" + host + path, data=body, headers={"amz-sdk-invocation-id": str(uuid.uuid4()), **headers})
-    auth(Credentials(*key), service, "local").add_auth(made)
-    return [["Host", host]] + [[name, value] for name, value in made.headers.items() if name.lower() != "host"]
+	headers = {name.replace("_", "-"): value for name, value in headers.items()}
+	made = AWSRequest("POST", "http://" + host + path, data=body, headers={"amz-sdk-invocation-id": str(uuid.uuid4()), **headers})
+	auth(Credentials(*key), service, "local").add_auth(made)
+	return [["Host", host]] + [[name, value] for name, value in made.headers.items() if name.lower() != "host"]
 
 def send(text):
-    connection = socket.create_connection(host.split(":"))
-    try:
-        connection.sendall(text)
-    except OSError:
-        pass  # It may be told before all of it is sent.
-    answer = b""
-    try:
-        while part := connection.recv(65536):
-            answer += part
-    except ConnectionResetError:
-        pass
-    return answer
+	connection = socket.create_connection(host.split(":"))
+	try:
+		connection.sendall(text)
+	except OSError:
+		pass  # It may be told before all of it is sent.
+	answer = b""
+	try:
+		while part := connection.recv(65536):
+			answer += part
+	except ConnectionResetError:
+		pass
+	return answer
 
 def text(lines, path=PATH, body=b"{}"):
-    head = "".join(f"{name}: {value}\r\n" for name, value in lines)
-    return f"POST {path} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+	head = "".join(f"{name}: {value}\r\n" for name, value in lines)
+	return f"POST {path} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 def ask(lines, **how):
-    """The status, or the error's name."""
-    head = send(text(lines, **how)).decode().split("\r\n\r\n")[0].lower()
-    kinds = [line.split(": ")[1] for line in head.split("\r\n") if line.startswith("x-amzn-errortype")]
-    return kinds[0].removesuffix("exception") if kinds else int(head.split()[1])
+	"""The status, or the error's name."""
+	head = send(text(lines, **how)).decode().split("\r\n\r\n")[0].lower()
+	kinds = [line.split(": ")[1] for line in head.split("\r\n") if line.startswith("x-amzn-errortype")]
+	return kinds[0].removesuffix("exception") if kinds else int(head.split()[1])
 
 def edited(change, lines=None):
-    lines = lines or request()
-    lines = [[name, change(value) if name == "Authorization" else value] for name, value in lines]
-    return lines
+	lines = lines or request()
+	lines = [[name, change(value) if name == "Authorization" else value] for name, value in lines]
+	return lines
 "#;
 	let program = format!(
 		r#"{sign}
@@ -82,7 +82,7 @@ assert ask(request(X_Amz_Content_SHA256=digest)) == 200
 assert ask(request(X_Amz_Content_SHA256=hashlib.sha256(b"[]").hexdigest())) == wrong
 assert ask(request(X_Amz_Content_SHA256=hashlib.sha256(b"[]").hexdigest()), body=b"[]") == 200
 for unsigned in ("UNSIGNED-PAYLOAD", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"):
-    assert ask(request(X_Amz_Content_SHA256=unsigned)) == wrong
+	assert ask(request(X_Amz_Content_SHA256=unsigned)) == wrong
 # Encodings: queries in another order are the same one, paths are not tidied.
 query = PATH + "?b=%C3%BC%20%2F&a&b=%7E"
 assert ask(request(PATH + "?a=&b=%C3%BC%20%2F&b=~"), path=query) == 200
@@ -95,9 +95,9 @@ assert ask(request(dots), path=dots) == wrong
 assert ask(request(a="  b \t  c  ")) == 200
 assert ask([[n, "b\r\n c" if n == "a" else v] for n, v in request(a="b c")]) == 400
 for name in ("X-Amz-Date", "Authorization", "amz-sdk-invocation-id", "Host"):
-    lines = request()
-    lines += [line for line in lines if line[0] == name]
-    assert ask(lines) in (wrong, 400), name
+	lines = request()
+	lines += [line for line in lines if line[0] == name]
+	assert ask(lines) in (wrong, 400), name
 assert ask(request() + [["a", "1"], ["a", "2"]]) == 200
 both = without()
 both.canonical_headers = lambda self, headers: SigV4Auth.canonical_headers(self, headers).replace("a:1", "a:1,2")
@@ -105,13 +105,13 @@ assert ask(request(auth=both, a="1") + [["a", "2"]]) == wrong
 # The signature itself.
 assert ask([line for line in request() if line[0] != "Authorization"]) == "missingauthenticationtoken"
 for change in (
-    lambda a: a[:-1] + ("0" if a[-1] != "0" else "1"), lambda a: a[:-1], lambda a: a[:-64] + "\u017f" * 32, lambda a: a.split(", Signature=")[0],
-    lambda a: a + ", " + a.split(", ")[-1], lambda a: a.replace("HMAC-SHA256", "ECDSA-P256-SHA256"), lambda a: "Basic b25lOnR3bw==",
-    lambda a: a.replace("/aws4_request", ""), lambda a: a.replace(" Credential", "  Credential=A/, Credential"),
-    lambda a: a.replace("host;x-amz-date", "x-amz-date;host"), lambda a: a.replace("host;", "host;host;"), lambda a: "",
-    lambda a: a + " " * 5000 + ".", lambda a: a.replace("=amz", "=" + "a;" * 3000 + "amz"),
+	lambda a: a[:-1] + ("0" if a[-1] != "0" else "1"), lambda a: a[:-1], lambda a: a[:-64] + "\u017f" * 32, lambda a: a.split(", Signature=")[0],
+	lambda a: a + ", " + a.split(", ")[-1], lambda a: a.replace("HMAC-SHA256", "ECDSA-P256-SHA256"), lambda a: "Basic b25lOnR3bw==",
+	lambda a: a.replace("/aws4_request", ""), lambda a: a.replace(" Credential", "  Credential=A/, Credential"),
+	lambda a: a.replace("host;x-amz-date", "x-amz-date;host"), lambda a: a.replace("host;", "host;host;"), lambda a: "",
+	lambda a: a + " " * 5000 + ".", lambda a: a.replace("=amz", "=" + "a;" * 3000 + "amz"),
 ):
-    assert ask(edited(change)) == wrong, change("AWS4-HMAC-SHA256 Credential, SignedHeaders, Signature=")
+	assert ask(edited(change)) == wrong, change("AWS4-HMAC-SHA256 Credential, SignedHeaders, Signature=")
 assert ask(edited(lambda a: a + "x" * (1 << 20))) in (400, 431)
 assert ask(request(service="s3")) == wrong
 assert ask(request(key=("ONE", "secret-of-the-second-owner"))) == wrong
@@ -122,8 +122,8 @@ assert ask([["Host", host]], path=made.url.split(host)[1]) == "missingauthentica
 # Its date.
 now = botocore.auth.get_current_datetime
 for minutes, then in ((14, 200), (16, wrong), (-16, wrong), (60 * 24, wrong)):
-    botocore.auth.get_current_datetime = lambda *a, **k: now(*a, **k) + datetime.timedelta(minutes=minutes)
-    assert ask(request()) == then, minutes
+	botocore.auth.get_current_datetime = lambda *a, **k: now(*a, **k) + datetime.timedelta(minutes=minutes)
+	assert ask(request()) == then, minutes
 botocore.auth.get_current_datetime = now
 "#
 	);
