@@ -2,8 +2,8 @@
 //! asks for them (`warm/source.rs` of flashfork-preload).
 
 use crate::runtime::{self, Line};
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{IoSlice, Result};
@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UnixStream};
 
-/// Most that are open at a time.
-const MOST: usize = 64;
+/// Most that are open at a time; more are refused.
+const MOST: usize = 32;
 
 /// What they come from, for a clone that is to be made, with the first of them.
 pub struct Source {
@@ -39,11 +39,17 @@ impl Source {
 		let (mut is_open, mut byte) = (true, [0]);
 		loop {
 			tokio::select! {
-				read = self.socket.read(&mut byte), if is_open && served.len() < MOST => {
-					match matches!(read, Ok(1)).then(|| give(&self.socket)) {
+				read = self.socket.read(&mut byte), if is_open => {
+					is_open = matches!(read, Ok(1));
+					if served.len() >= MOST {
+						// What the clone has closed before it asked counts no more.
+						tokio::task::yield_now().await;
+						while let Some(Some(())) = served.next().now_or_never() {}
+					}
+					match (is_open && served.len() < MOST).then(|| give(&self.socket)) {
 						Some(Ok(stream)) => served.push(serve(stream)),
-						// Who waits for one sees the end.
-						_ => is_open = false,
+						// The byte alone says that there is none.
+						_ => is_open &= matches!(self.socket.try_write(b"n"), Ok(1)),
 					}
 				}
 				Some(()) = served.next() => {}

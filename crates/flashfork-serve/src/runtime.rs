@@ -3,7 +3,7 @@
 use crate::bodies::MOST;
 use crate::locked;
 use axum::Json;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
@@ -13,6 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use std::convert::Infallible;
+use std::error::Error;
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, oneshot, watch};
@@ -55,6 +56,8 @@ pub struct Line {
 	/// The one that is to be answered, or the last one.
 	now: Mutex<Option<Invocation>>,
 	more: Notify,
+	/// Held by what brings a body.
+	bringing: tokio::sync::Mutex<()>,
 	/// How it has begun, from when it has said so.
 	begun: watch::Sender<Option<Begun>>,
 }
@@ -102,32 +105,47 @@ async fn respond(request: Request<Body>, line: &Line) -> Response {
 	match (&parts.method, path.split('/').collect::<Vec<_>>().as_slice()) {
 		(&Method::GET, ["invocation", "next"]) => next(line).await,
 		(&Method::POST, ["invocation", id, what @ ("response" | "error")]) => {
-			if let Some(refused) = stale(line, id, &parts.headers) {
+			if let Some(refused) = stale(&locked(&line.now), id, &parts.headers) {
 				return refused;
 			}
-			let all = match Limited::new(body, MOST).collect().await {
+			// By then another connection may have answered.
+			let of = Some((*id, &parts.headers));
+			let (bytes, trailers) = match whole(line, body).await {
 				Ok(all) => all,
-				Err(e) if e.is::<LengthLimitError>() => return accept(line, Answer::TooLarge),
+				Err(e) if e.is::<LengthLimitError>() => return accept(line, of, Answer::TooLarge),
 				Err(_) => return refuse(StatusCode::BAD_REQUEST, "InvalidRequest", "the answer breaks off"),
 			};
-			let streamed = all.trailers().and_then(|trailers| trailers.get("lambda-runtime-function-error-body"));
+			let streamed = trailers.get("lambda-runtime-function-error-body");
 			let error = streamed.and_then(|body| BASE64.decode(body).ok());
-			let failed = [Some(&parts.headers), all.trailers()];
-			let failed = failed.into_iter().flatten().any(|all| all.contains_key("lambda-runtime-function-error-type"));
+			let kind = "lambda-runtime-function-error-type";
+			let failed = *what == "error" || parts.headers.contains_key(kind) || trailers.contains_key(kind);
 			// Of a stream the error comes behind what was written of the answer.
-			let bytes = error.map_or_else(|| all.to_bytes(), Bytes::from);
-			accept(line, if failed || *what == "error" { Answer::Failed(bytes) } else { Answer::Done(bytes) })
+			let bytes = error.map_or(bytes, Bytes::from);
+			accept(line, of, if failed { Answer::Failed(bytes) } else { Answer::Done(bytes) })
 		}
-		(&Method::POST, ["init", "error"]) => match to_bytes(body, MOST).await {
-			Ok(bytes) if locked(&line.now).is_none() => {
+		(&Method::POST, ["init", "error"]) => match whole(line, body).await {
+			Ok((bytes, _)) if locked(&line.now).is_none() => {
 				line.begun.send_replace(Some(Err(bytes)));
 				(StatusCode::ACCEPTED, Json(json!({ "status": "OK" }))).into_response()
 			}
-			Ok(bytes) => accept(line, Answer::Failed(bytes)),
+			Ok((bytes, _)) => accept(line, None, Answer::Failed(bytes)),
 			Err(_) => refuse(StatusCode::BAD_REQUEST, "InvalidRequest", "the error is too large, or breaks off"),
 		},
 		_ => refuse(StatusCode::NOT_FOUND, "NotFound", "there is no such operation"),
 	}
+}
+
+/// A body and what trails it. Of all connections of a clone only one brings one at a time, in one piece of memory.
+async fn whole(line: &Line, body: Body) -> Result<(Bytes, HeaderMap), Box<dyn Error + Send + Sync>> {
+	let _alone = line.bringing.lock().await;
+	let (mut body, mut bytes, mut trailers) = (Limited::new(body, MOST), Vec::new(), HeaderMap::new());
+	while let Some(frame) = body.frame().await {
+		match frame?.into_data() {
+			Ok(data) => bytes.extend_from_slice(&data),
+			Err(frame) => trailers.extend(frame.into_trailers().unwrap_or_default()),
+		}
+	}
+	Ok((bytes.into(), trailers))
 }
 
 async fn next(line: &Line) -> Response {
@@ -162,8 +180,7 @@ fn asked(call: &Call) -> Response {
 }
 
 /// Why an answer is not this call's, or not its first.
-fn stale(line: &Line, id: &str, headers: &HeaderMap) -> Option<Response> {
-	let now = locked(&line.now);
+fn stale(now: &Option<Invocation>, id: &str, headers: &HeaderMap) -> Option<Response> {
 	let echoed = headers.get("lambda-runtime-invocation-id");
 	let its = |invocation: &&Invocation| {
 		id == invocation.call.id && echoed.is_none_or(|echoed| *echoed == *invocation.call.invocation)
@@ -175,8 +192,13 @@ fn stale(line: &Line, id: &str, headers: &HeaderMap) -> Option<Response> {
 		.then(|| refuse(StatusCode::FORBIDDEN, "InvalidStateTransition", "the call is not to be answered now"))
 }
 
-fn accept(line: &Line, answer: Answer) -> Response {
-	let sender = locked(&line.now).as_mut().and_then(|invocation| invocation.answer.take());
+/// Takes an answer, `of` the call with this id and these headers if it names one.
+fn accept(line: &Line, of: Option<(&str, &HeaderMap)>, answer: Answer) -> Response {
+	let mut now = locked(&line.now);
+	if let Some(refused) = of.and_then(|(id, headers)| stale(&now, id, headers)) {
+		return refused;
+	}
+	let sender = now.as_mut().and_then(|invocation| invocation.answer.take());
 	let too_large = matches!(answer, Answer::TooLarge);
 	match sender.map(|sender| sender.send(answer)) {
 		Some(Ok(())) if too_large => {
