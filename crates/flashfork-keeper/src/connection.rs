@@ -55,8 +55,9 @@ pub struct Connection {
 }
 
 impl Connection {
-	/// Of a caller of this user; `None` for others, whom the directory keeps out already.
-	pub fn of(socket: OwnedFd) -> Option<Connection> {
+	/// Of a caller of this user; `None` for others, whom the directory keeps out already. `outside`: of one outside of
+	/// this process number space alone.
+	pub fn of(socket: OwnedFd, outside: bool) -> Option<Connection> {
 		let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
 		let mut len = size_of::<libc::ucred>() as u32;
 		// SAFETY: the structure is a local, and as long as said.
@@ -67,7 +68,8 @@ impl Connection {
 		// SAFETY: asks for a number.
 		let own = known && peer.uid == unsafe { libc::geteuid() };
 		let caller = Some(peer.pid).filter(|pid| *pid > 0);
-		own.then_some(Connection {
+		let wanted = own && !(outside && caller.is_some());
+		wanted.then_some(Connection {
 			socket: Some(socket),
 			caller,
 			job: false,

@@ -168,10 +168,7 @@ impl Keeper {
 		let _ = rustix::net::shutdown(&self.told.listener, rustix::net::Shutdown::Both);
 		let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
 		while let Ok(socket) = accept_with(&self.told.listener, flags) {
-			if let Some(connection) = Connection::of(socket) {
-				self.connections.insert(self.next, connection);
-				self.next += 1;
-			}
+			self.admit(socket);
 		}
 		for connection in self.connections.values() {
 			let Some(socket) = &connection.socket else { continue };
@@ -186,15 +183,19 @@ impl Keeper {
 		}
 	}
 
+	fn admit(&mut self, socket: OwnedFd) {
+		// A function's calls are no callers of its template: the server is outside of its process number space.
+		let outside = self.told.ready_at() == ReadyAt::Runtime;
+		if let Some(connection) = Connection::of(socket, outside) {
+			self.connections.insert(self.next, connection);
+			self.next += 1;
+		}
+	}
+
 	fn accept(&mut self) {
 		let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
 		match accept_with(&self.told.listener, flags) {
-			Ok(socket) => {
-				if let Some(connection) = Connection::of(socket) {
-					self.connections.insert(self.next, connection);
-					self.next += 1;
-				}
-			}
+			Ok(socket) => self.admit(socket),
 			Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => self.paused = true,
 			Err(_) => {}
 		}

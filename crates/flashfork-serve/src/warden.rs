@@ -12,7 +12,10 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{
 	MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount,
 };
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, set_parent_process_death_signal, wait};
+use rustix::process::{
+	Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, getrlimit, pidfd_open, set_parent_process_death_signal,
+	setrlimit, wait,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{Error, Result, Write};
@@ -147,6 +150,9 @@ fn outer(inside: i32) -> Result<()> {
 
 fn warm(order: &Order) -> Result<(u64, i32)> {
 	see_little(order)?;
+	// The server keeps room for what it sends: see MOST_DESCRIPTORS in pool.rs.
+	let half = getrlimit(Resource::Nofile).maximum.map(|most| most / 2);
+	setrlimit(Resource::Nofile, Rlimit { current: half, maximum: half })?;
 	let names = Directory::open(&order.names).map_err(Error::other)?;
 	std::env::set_current_dir(task_root(&order.state))?;
 	let program = &order.program;
@@ -166,6 +172,9 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 	let (mut threads, mut warmed) = (program.threads == Some(true), start(program.threads == Some(true))?);
 	// With threads it may have more of its own, and a clone takes longer.
 	if program.threads.is_none() && warmed.is_err() {
+		// What the first has left running is no part of the second.
+		// SAFETY: takes numbers; this is the first process of its namespace, which is not among those that are killed.
+		unsafe { libc::kill(-1, libc::SIGKILL) };
 		(threads, warmed) = (true, start(true)?);
 	}
 	let facts = warmed.map_err(Error::other)?;
@@ -177,7 +186,8 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 	for place in own_places().into_iter().filter(|place| place.is_dir()) {
 		close(&place)?;
 	}
-	// No call is to find it.
+	// No call is to find it, nor the function to write there by what it has opened.
+	attributes(&order.names, 0, [libc::MOUNT_ATTR_RDONLY, 0])?;
 	unmount(&order.names, UnmountFlags::DETACH)?;
 	// With threads the template is another process than those that it stands for; no other here has as much.
 	let all = if threads { processes()? } else { vec![facts.pid] };

@@ -6,7 +6,7 @@ use super::template::{FREE, Slot, Template, Wanted};
 use super::{ahead, take_over};
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, size_of};
-use flashfork_warm::{Ask, Facts, MOST_RUNNING, Step, Tell, Why};
+use flashfork_warm::{Ask, Facts, MOST_RUNNING, ReadyAt, Step, Tell, Why};
 
 /// What an event is about, beside the numbers of connections.
 pub const LISTENER: u64 = u64::MAX;
@@ -109,7 +109,9 @@ fn accept(template: &mut Template) {
 		return;
 	}
 	let free = template.slots.iter().position(|slot| slot.socket < 0 && slot.pid == 0);
-	match (free, own_user(socket)) {
+	// A function's calls are no callers of its template: these are outside of its process number space.
+	let is_server = |caller: &i32| template.facts.at != ReadyAt::Runtime || *caller == 0;
+	match (free, own_user(socket).filter(is_server)) {
 		(Some(slot), Some(caller)) if watch(template.epoll, socket, slot as u64) => {
 			template.slots[slot] = Slot { socket, caller, ..FREE };
 		}
