@@ -39,11 +39,11 @@ pub struct Endpoint {
 	certificate_key: Option<PathBuf>,
 }
 
-/// Deploy a function: a directory or a zip file with code in Python, JavaScript or Java, or a program for a virtual
-/// machine
+/// Deploy a function: a directory or a zip file with code in Python, JavaScript or Java, or with a program
+/// `bootstrap`
 #[derive(clap::Args)]
 #[command(
-	after_help = "Examples:\n  flashfork deploy hello/ --handler app.handler --env STAGE=test --secret TOKEN=abc\n  flashfork deploy site/ --runtime nodejs --handler index.handler\n  flashfork deploy tool/ --vm kernel"
+	after_help = "Examples:\n  flashfork deploy hello/ --handler app.handler --env STAGE=test --secret TOKEN=abc\n  flashfork deploy site/ --runtime nodejs --handler index.handler\n  flashfork deploy tool/\n  flashfork deploy tool/ --vm kernel"
 )]
 pub struct DeployArgs {
 	/// Directory, or zip file
@@ -305,6 +305,8 @@ impl Endpoint {
 		for function in all["Functions"].as_array().into_iter().flatten() {
 			let text = |name: &str| function[name].as_str().unwrap_or_default();
 			let (name, handler) = (text("FunctionName"), text("Handler"));
+			// A program may have none.
+			let handler = if handler.is_empty() { text("Runtime") } else { handler };
 			output::say(&format!("{name}  {handler}  {} s  {} MB", function["Timeout"], function["MemorySize"]))?;
 		}
 		Ok(ExitCode::SUCCESS)

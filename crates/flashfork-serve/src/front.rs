@@ -6,7 +6,7 @@ use crate::deploys::Deploys;
 use crate::error::{ApiError, Result};
 use crate::events::{ATTEMPTS, Ended, Event, Events};
 use crate::keys::{Keys, Right};
-use crate::pool::{Function, Functions, Outcome, Pool, uuid};
+use crate::pool::{Function, Functions, Outcome, Pool, TAIL, uuid};
 use crate::store::{self, Config, Store};
 use crate::{listen, locked};
 use axum::body::{Body, Bytes};
@@ -415,7 +415,7 @@ async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(Statu
 	if let Err(e) = function.warm(&server.pool).await {
 		server.store.tidy(&name, &kept);
 		let log = function.log();
-		let printed = String::from_utf8_lossy(&log);
+		let printed = String::from_utf8_lossy(&log[log.len().saturating_sub(TAIL)..]);
 		let printed = if printed.is_empty() { String::new() } else { format!("; it has printed:\n{printed}") };
 		let cure =
 			if printed.contains("No module named awslambdaric") { "; pip install awslambdaric there" } else { "" };

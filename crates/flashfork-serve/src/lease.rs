@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::remove_dir_all;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use tracing::info;
 
 /// Those in use: by how many, and whether they are to go then.
 #[derive(Clone, Default)]
@@ -32,6 +33,15 @@ impl Leases {
 	}
 }
 
+/// Removes a directory not in the midst of what others wait for: it may have many files.
+pub fn remove_soon(path: PathBuf) {
+	let left = path.clone();
+	let removing = std::thread::Builder::new().spawn(move || remove_dir_all(path));
+	if let Err(e) = removing {
+		info!("{} stays until the next start: {e}", left.display());
+	}
+}
+
 impl Drop for Lease {
 	fn drop(&mut self) {
 		let mut all = locked(&self.leases.0);
@@ -44,8 +54,7 @@ impl Drop for Lease {
 		all.remove(&self.path);
 		let path = std::mem::take(&mut self.path);
 		if goes {
-			// Up to 30,000 files: not in the midst of what others wait for.
-			std::thread::spawn(move || remove_dir_all(path));
+			remove_soon(path);
 		}
 	}
 }

@@ -4,7 +4,7 @@ use crate::bodies::MOST;
 use crate::connections::Source;
 use crate::error::{ApiError, Result};
 use crate::instance::{Instance, TIMED_OUT};
-use crate::lease::Lease;
+use crate::lease::{Lease, remove_soon};
 use crate::locked;
 use crate::machine::{self, Machines};
 use crate::metrics::{End, Metrics};
@@ -38,6 +38,9 @@ const LOG: usize = 256 << 10;
 pub const TAIL: usize = 4 << 10;
 /// Most processes of a call.
 const MOST_PROCESSES: u64 = 256;
+/// Most descriptors of each, as with AWS. The server has more: what processes of its user have in flight (`unix(7)`)
+/// counts for all of them together, against the limit of who sends more.
+const MOST_DESCRIPTORS: u64 = 1024;
 
 /// What all functions share.
 pub struct Pool {
@@ -85,9 +88,7 @@ struct Names(Directory);
 
 impl Drop for Names {
 	fn drop(&mut self) {
-		if let Err(e) = std::fs::remove_dir_all(self.0.path()) {
-			info!("{} stays until the next start: {e}", self.0.path().display());
-		}
+		remove_soon(self.0.path().to_owned());
 	}
 }
 
@@ -396,6 +397,7 @@ impl Function {
 			.streams([Some(stream.as_fd()), Some(log.as_fd()), Some(log.as_fd())])
 			.limit(libc::RLIMIT_DATA, data)
 			.limit(libc::RLIMIT_NPROC, MOST_PROCESSES)
+			.limit(libc::RLIMIT_NOFILE, MOST_DESCRIPTORS)
 			.limit(libc::RLIMIT_CORE, 0)
 			.start()?;
 		pool.metrics.cloned(started.elapsed());

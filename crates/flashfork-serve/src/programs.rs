@@ -91,7 +91,7 @@ fn found(program: &Path, option: &str) -> Result<PathBuf> {
 		let user = rustix::process::geteuid().as_raw();
 		let cure = match e.to_string().contains("Permission denied") {
 			true => {
-				format!("user {user}, whose functions are, can't reach it: put it elsewhere, or name another --user")
+				format!("user {user}, as whom functions run, can't reach it: put it elsewhere, or name another --user")
 			}
 			false => format!("start the server with {option}"),
 		};

@@ -132,8 +132,7 @@ impl Config {
 
 	/// Says what the request left open, by the files of the package.
 	fn complete(&mut self, code: &Path) -> Result<()> {
-		let facts = fs::metadata(code.join(BOOTSTRAP));
-		let provided = facts.is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o100 != 0);
+		let program = fs::metadata(code.join(BOOTSTRAP)).ok().filter(fs::Metadata::is_file);
 		const PYTHON: &str = "lambda_function.lambda_handler";
 		const NODE: &str = "index.handler";
 		let has = |handler: &str, extensions: &[&str]| {
@@ -150,12 +149,13 @@ impl Config {
 			() if has(either(PYTHON), &["py"]) => Language::Python,
 			() if has(either(NODE), &["js", "mjs", "cjs"]) => Language::Node,
 			() if self.handler.contains("::") || has(&class, &["class"]) => Language::Java,
-			() if provided => Language::Provided,
+			() if program.is_some() => Language::Provided,
 			() => Language::Python,
 		};
 		self.runtime.get_or_insert_with(|| language.name().into());
-		if self.language() == Language::Provided && !provided {
-			let why = "a package whose runtime is provided has a program bootstrap (chmod +x), which is that";
+		let runs = program.is_some_and(|program| program.permissions().mode() & 0o100 != 0);
+		if self.language() == Language::Provided && !runs {
+			let why = "the package has no executable program bootstrap (chmod +x, which a zip file keeps)";
 			return Err(ApiError::invalid(why));
 		}
 		if self.handler.is_empty() {

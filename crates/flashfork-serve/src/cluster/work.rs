@@ -219,7 +219,8 @@ impl Cluster {
 					spent: Arc::new(true.into()),
 					stays: watch::Sender::new(()),
 				});
-				let most = slots.min(OFFERED);
+				// More than these may not come before NATS hears of the limit, or they are lost.
+				let most = slots.clamp(2, OFFERED);
 				if offer.spent.load(Relaxed)
 					&& let Ok(calls) = self.subscription(&offer.function, most).await
 				{

@@ -12,10 +12,14 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
+use std::time::Duration;
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 
 /// Most bytes of an answer: a list of a daemon's clones is long.
 const MOST: usize = 64 << 20;
+/// How long it may take to answer; it waits for a guest to be ready for a minute itself.
+const ANSWER: Duration = Duration::from_secs(90);
 
 /// Where it listens.
 #[derive(Clone)]
@@ -46,19 +50,24 @@ fn broken(e: impl std::fmt::Display) -> Refusal {
 	Refusal::Other(format!("the VM daemon gives no usable answer: {e}"))
 }
 
+/// What comes in its time: places of calls wait for it.
+async fn patiently<T>(what: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+	timeout(ANSWER, what).await.unwrap_or_else(|_| Err(broken("none in 90 seconds")))
+}
+
 impl Daemon {
 	pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refusal> {
-		decode(self.ask("GET", path, Body::empty()).await?).await
+		patiently(async { decode(self.ask("GET", path, Body::empty()).await?).await }).await
 	}
 
 	pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Refusal> {
 		let body = serde_json::to_vec(body).map_err(broken)?;
-		decode(self.ask("POST", path, body.into()).await?).await
+		patiently(async { decode(self.ask("POST", path, body.into()).await?).await }).await
 	}
 
 	/// Removes what may be gone.
 	pub async fn delete(&self, path: &str) -> Result<(), Refusal> {
-		match self.ask("DELETE", path, Body::empty()).await {
+		match patiently(self.ask("DELETE", path, Body::empty())).await {
 			Ok(_) | Err(Refusal::Absent(_)) => Ok(()),
 			Err(refusal) => Err(refusal),
 		}
@@ -66,8 +75,11 @@ impl Daemon {
 
 	/// A connection to the agent of a clone.
 	pub async fn agent(&self, clone: &str) -> Result<TokioIo<Upgraded>, Refusal> {
-		let response = self.ask("POST", &format!("/v1/clones/{clone}/agent"), Body::empty()).await?;
-		Ok(TokioIo::new(hyper::upgrade::on(response).await.map_err(broken)?))
+		patiently(async {
+			let response = self.ask("POST", &format!("/v1/clones/{clone}/agent"), Body::empty()).await?;
+			Ok(TokioIo::new(hyper::upgrade::on(response).await.map_err(broken)?))
+		})
+		.await
 	}
 
 	async fn ask(&self, method: &str, path: &str, body: Body) -> Result<Response<Incoming>, Refusal> {

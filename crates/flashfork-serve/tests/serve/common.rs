@@ -137,6 +137,12 @@ impl Server {
 		self.command_as(key, &[&["deploy", &code, "--name", name, "--handler", "handlers.handler"], options].concat())
 	}
 
+	/// Deploys what is there under a name, or says why not.
+	pub fn deploy_from(&self, code: &Path, name: &str, options: &[&str]) -> Result<(), String> {
+		let done = self.command(&[&["deploy", code.to_str().unwrap(), "--name", name], options].concat());
+		if done.status.success() { Ok(()) } else { Err(String::from_utf8(done.stderr).unwrap()) }
+	}
+
 	/// A request, and what comes back: the status, all headers in lower case, and the body.
 	pub fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
 		let mut stream = self.connect();

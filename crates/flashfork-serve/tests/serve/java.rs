@@ -28,35 +28,35 @@ import java.util.Map;
 import java.util.UUID;
 
 public class Handlers implements RequestHandler<Map<String, Object>, Object> {
-    static final String WARMED_WITH = System.getenv("SECRET") + " " + System.getenv("PLAIN");
-    static final SecureRandom RANDOM = new SecureRandom();
-    static int calls;
+	static final String WARMED_WITH = System.getenv("SECRET") + " " + System.getenv("PLAIN");
+	static final SecureRandom RANDOM = new SecureRandom();
+	static int calls;
 
-    static { RANDOM.nextLong(); UUID.randomUUID(); Math.random(); }
+	static { RANDOM.nextLong(); UUID.randomUUID(); Math.random(); }
 
-    public Object handleRequest(Map<String, Object> event, Context context) {
-        System.out.println("said by " + context.getFunctionName());
-        return event;
-    }
+	public Object handleRequest(Map<String, Object> event, Context context) {
+		System.out.println("said by " + context.getFunctionName());
+		return event;
+	}
 
-    public Object look(Map<String, Object> event) throws Exception {
-        String[] files = new File("/tmp").list();
-        new File("/tmp/left").createNewFile();
-        return Map.of("calls", ++calls, "files", List.of(files), "warmedWith", WARMED_WITH, "secret", "" + System.getenv("SECRET"),
-            "random", List.of("" + RANDOM.nextLong(), UUID.randomUUID().toString(), "" + Math.random()));
-    }
+	public Object look(Map<String, Object> event) throws Exception {
+		String[] files = new File("/tmp").list();
+		new File("/tmp/left").createNewFile();
+		return Map.of("calls", ++calls, "files", List.of(files), "warmedWith", WARMED_WITH, "secret", "" + System.getenv("SECRET"),
+			"random", List.of("" + RANDOM.nextLong(), UUID.randomUUID().toString(), "" + Math.random()));
+	}
 
-    public Object end(Map<String, Object> event) throws Exception {
-        switch ((String) event.get("do")) {
-            case "fail": throw new IllegalStateException("it failed");
-            case "leave": System.exit(3);
-            case "heap": return new long[1 << 30];
-            case "large": return "x".repeat(7 << 20);
-            case "fork": new ProcessBuilder("sh", "-c", ": " + event.get("word") + "; sleep 1000 & sleep 1001").start();
-            default: Thread.sleep(1000000);
-        }
-        return null;
-    }
+	public Object end(Map<String, Object> event) throws Exception {
+		switch ((String) event.get("do")) {
+			case "fail": throw new IllegalStateException("it failed");
+			case "leave": System.exit(3);
+			case "heap": return new long[1 << 30];
+			case "large": return "x".repeat(7 << 20);
+			case "fork": new ProcessBuilder("sh", "-c", ": " + event.get("word") + "; sleep 1000 & sleep 1001").start();
+			default: Thread.sleep(1000000);
+		}
+		return null;
+	}
 }
 "#;
 
@@ -79,28 +79,24 @@ fn package(in_jar: bool) -> TempDir {
 	place
 }
 
-fn deploy(server: &Server, package: &Path, name: &str, options: &[&str]) -> Result<(), String> {
-	let code = package.join("package");
-	let done = server.command(&[&["deploy", code.to_str().unwrap(), "--name", name], options].concat());
-	if done.status.success() { Ok(()) } else { Err(String::from_utf8(done.stderr).unwrap()) }
-}
-
 #[test]
 fn functions_in_java_are_served() {
 	let server = Server::start("java", &["--java-jars", &JARS]);
 	let [classes, jar] = [false, true].map(package);
 	let slow = ["--timeout", "60", "--handler"];
-	deploy(&server, classes.path(), "f", &[&slow[..], &["app.Handlers"]].concat()).unwrap();
-	deploy(&server, jar.path(), "jar", &[&slow[..], &["app.Handlers::handleRequest"]].concat()).unwrap();
-	deploy(&server, classes.path(), "end", &[&slow[..], &["app.Handlers::end"]].concat()).unwrap();
+	server.deploy_from(&classes.path().join("package"), "f", &[&slow[..], &["app.Handlers"]].concat()).unwrap();
+	server
+		.deploy_from(&jar.path().join("package"), "jar", &[&slow[..], &["app.Handlers::handleRequest"]].concat())
+		.unwrap();
+	server.deploy_from(&classes.path().join("package"), "end", &[&slow[..], &["app.Handlers::end"]].concat()).unwrap();
 	server.boto(
 		r#"
 import base64
 for name in ("f", "jar"):
-    answer = client.invoke(FunctionName=name, Payload=json.dumps({"a": ["ä", 1]}), LogType="Tail")
-    assert json.load(answer["Payload"]) == {"a": ["ä", 1]} and "FunctionError" not in answer
-    id, log = answer["ResponseMetadata"]["RequestId"], base64.b64decode(answer["LogResult"]).decode()
-    assert log.startswith("START RequestId: " + id) and "\nsaid by %s\nEND" % name in log, log
+	answer = client.invoke(FunctionName=name, Payload=json.dumps({"a": ["ä", 1]}), LogType="Tail")
+	assert json.load(answer["Payload"]) == {"a": ["ä", 1]} and "FunctionError" not in answer
+	id, log = answer["ResponseMetadata"]["RequestId"], base64.b64decode(answer["LogResult"]).decode()
+	assert log.startswith("START RequestId: " + id) and "\nsaid by %s\nEND" % name in log, log
 answer = client.invoke(FunctionName="end", Payload='{"do": "fail"}')
 error = json.load(answer["Payload"])
 assert answer["FunctionError"] == "Unhandled" and error["errorType"] == "java.lang.IllegalStateException", error
@@ -116,7 +112,9 @@ assert client.get_function(FunctionName="f")["Configuration"]["Runtime"] == "jav
 		let (error, failed) = server.call("end", &json!({ "do": how }));
 		assert_eq!((failed, &error["errorType"]), (true, &json!(kind)), "{how}: {error}");
 	}
-	deploy(&server, classes.path(), "short", &["--timeout", "1", "--handler", "app.Handlers::end"]).unwrap();
+	server
+		.deploy_from(&classes.path().join("package"), "short", &["--timeout", "1", "--handler", "app.Handlers::end"])
+		.unwrap();
 	let word = format!("java{}", std::process::id());
 	let (error, _) = server.call("short", &json!({ "do": "fork", "word": word }));
 	assert_eq!(error["errorType"], "Sandbox.Timedout");
@@ -127,7 +125,7 @@ assert client.get_function(FunctionName="f")["Configuration"]["Runtime"] == "jav
 fn calls_in_java_see_nothing_of_each_other() {
 	let server = Server::start("java-apart", &["--java-jars", &JARS]);
 	let options = ["--handler", "app.Handlers::look", "--secret", "SECRET=key", "--env", "PLAIN=ä", "--timeout", "60"];
-	deploy(&server, package(false).path(), "look", &options).unwrap();
+	server.deploy_from(&package(false).path().join("package"), "look", &options).unwrap();
 	let look = || server.call("look", &json!({}));
 	let all: Vec<_> = std::thread::scope(|scope| {
 		let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| [look(), look()])).collect();
@@ -147,11 +145,11 @@ fn calls_in_java_see_nothing_of_each_other() {
 fn what_java_lacks_is_said_with_the_cure() {
 	let package = package(false);
 	let plain = Server::start("java-without", &[]);
-	let why = deploy(&plain, package.path(), "f", &["--handler", "app.Handlers"]).unwrap_err();
+	let why = plain.deploy_from(&package.path().join("package"), "f", &["--handler", "app.Handlers"]).unwrap_err();
 	assert!(why.contains("--java-jars DIR"), "{why}");
-	let why = deploy(&plain, package.path(), "f", &["--runtime", "java21"]).unwrap_err();
+	let why = plain.deploy_from(&package.path().join("package"), "f", &["--runtime", "java21"]).unwrap_err();
 	assert!(why.contains("CLASS::METHOD"), "{why}");
 	let less = Server::start("java-less", &["--java", "/nonexistent/java", "--java-jars", &JARS]);
-	let why = deploy(&less, package.path(), "f", &["--handler", "app.Handlers"]).unwrap_err();
+	let why = less.deploy_from(&package.path().join("package"), "f", &["--handler", "app.Handlers"]).unwrap_err();
 	assert!(why.contains("start the server with --java"), "{why}");
 }

@@ -33,9 +33,7 @@ fn deploy_files(server: &Server, files: &[(&str, &str)], options: &[&str]) -> Re
 	for (name, text) in files {
 		fs::write(code.path().join(name), text).unwrap();
 	}
-	let done = server
-		.command(&[&["deploy", code.path().to_str().unwrap(), "--name", "own", "--timeout", "60"], options].concat());
-	if done.status.success() { Ok(()) } else { Err(String::from_utf8(done.stderr).unwrap()) }
+	server.deploy_from(code.path(), "own", &[&["--timeout", "60"], options].concat())
 }
 
 #[test]

@@ -29,28 +29,23 @@ fn built(options: &[&str]) -> TempDir {
 	})
 }
 
-fn deploy(server: &Server, package: &TempDir, name: &str, options: &[&str]) -> Result<(), String> {
-	let code = package.path().to_str().unwrap();
-	let done = server.command(&[&["deploy", code, "--name", name], options].concat());
-	if done.status.success() { Ok(()) } else { Err(String::from_utf8(done.stderr).unwrap()) }
-}
-
 #[test]
 fn programs_are_functions_with_any_connections_and_threads() {
 	let server = Server::start("provided", &[]);
 	let package = built(&[]);
 	for (name, more) in [("one", &[][..]), ("threads", &["--env", "THREADS=1"])] {
-		deploy(&server, &package, name, &[&["--secret", "SECRET=key"], more].concat()).unwrap();
+		server.deploy_from(package.path(), name, &[&["--secret", "SECRET=key"], more].concat()).unwrap();
 		for event in ["a", "b", "c"] {
 			let answer = json!({ "call": 1, "event": event, "secret": "key" });
 			assert_eq!(server.call(name, &json!(event)), (answer, false), "{name}");
 		}
+		assert_eq!(server.call(name, &json!("many")).0["event"], 31, "{name}");
 		let (error, failed) = server.call(name, &json!("leave"));
 		assert_eq!((failed, &error["errorType"]), (true, &json!("Runtime.ExitError")), "{name}: {error}");
 		assert_eq!(server.call(name, &json!("d")).0["call"], 1);
 	}
 	// A clone that is used again connects as often as it likes.
-	deploy(&server, &package, "again", &["--reuse", "100"]).unwrap();
+	server.deploy_from(package.path(), "again", &["--reuse", "100"]).unwrap();
 	let calls = (1..=100).map(|_| server.call("again", &json!(0)).0["call"].clone());
 	assert_eq!(calls.collect::<Vec<_>>(), (1..=100).map(|call| json!(call)).collect::<Vec<_>>());
 	let log = server.command(&["logs", "one"]);
@@ -63,14 +58,17 @@ fn programs_are_functions_with_any_connections_and_threads() {
 fn programs_that_can_be_no_functions_are_refused_with_the_reason() {
 	let server = Server::start("provided-not", &[]);
 	let child = "#!/bin/sh\npython3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 1))'; exit 5";
+	let no_program = package(|program| fs::write(program, "").unwrap());
+	fs::set_permissions(no_program.path().join("bootstrap"), PermissionsExt::from_mode(0o644)).unwrap();
 	for (package, options, why) in [
 		(built(&["-C", "target-feature=+crt-static"]), &[][..], "statically linked"),
-		(package(|_| ()), &["--runtime", "provided.al2023"], "has a program bootstrap (chmod +x)"),
+		(package(|_| ()), &["--runtime", "provided.al2023"], "no executable program bootstrap"),
+		(no_program, &[], "no executable program bootstrap (chmod +x"),
 		(package(|program| fs::write(program, "#!/nonexistent\n").unwrap()), &[], "can't be warmed"),
 		(package(|program| fs::write(program, "#!/bin/sh\necho no; exit 3\n").unwrap()), &[], "exit status 3"),
 		(package(|program| fs::write(program, child).unwrap()), &[], "the function's program itself must ask"),
 	] {
-		let told = deploy(&server, &package, "f", options).unwrap_err();
+		let told = server.deploy_from(package.path(), "f", options).unwrap_err();
 		assert!(told.contains(why), "{told}");
 	}
 }
