@@ -4,7 +4,6 @@ use crate::common::{Server, checkout, runs, until};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use tempfile::TempDir;
