@@ -2,8 +2,8 @@
 //! asks for them (`warm/source.rs` of flashfork-preload).
 
 use crate::runtime::{self, Line};
+use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{IoSlice, Result};
@@ -13,9 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
 
-/// Most that are open at a time; more are refused.
+/// Most that are open at a time; more are refused after a while.
 const MOST: usize = 32;
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What they come from, for a clone that is to be made, with the first of them.
 pub struct Source {
@@ -42,9 +44,8 @@ impl Source {
 				read = self.socket.read(&mut byte), if is_open => {
 					is_open = matches!(read, Ok(1));
 					if served.len() >= MOST {
-						// What the clone has closed before it asked counts no more.
-						tokio::task::yield_now().await;
-						while let Some(Some(())) = served.next().now_or_never() {}
+						// What the clone has closed before it asked may not have been seen yet.
+						let _ = timeout(PATIENCE, served.next()).await;
 					}
 					match (is_open && served.len() < MOST).then(|| give(&self.socket)) {
 						Some(Ok(stream)) => served.push(serve(stream)),

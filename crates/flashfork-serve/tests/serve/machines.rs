@@ -119,7 +119,6 @@ fn what_virtual_machines_can_not_have_is_refused_with_the_reason() {
 		(&["--vm", "kernel", "--reuse", "2"], "Reuse is for functions in processes"),
 		(&["--vm", "kernel", "--memory", "64"], "has its template's memory"),
 		(&["--vm", "kernel", "--runtime", "python3.12"], "Runtime is provided"),
-		(&["--runtime", "provided.al2023"], "--vm"),
 		(&["--vm", "serve.0.0.0"], "Vm is the name of a template"),
 		(&["--vm", "a/b"], "Vm is the name of a template"),
 		(&["--vm", "other"], "there is no such template"),
