@@ -73,7 +73,11 @@ fn traced(vcpus: u8) -> (Shell, thread::JoinHandle<Vec<Call>>) {
 		while let Ok(status) = waitpid(None, Some(WaitPidFlag::__WALL)) {
 			let (thread, signal) = match status {
 				WaitStatus::PtraceSyscall(thread) => {
-					let info = ptrace::syscall_info(thread).unwrap();
+					// It may be gone by now, with its process.
+					let info = match ptrace::syscall_info(thread) {
+						Err(nix::errno::Errno::ESRCH) => continue,
+						info => info.unwrap(),
+					};
 					if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
 						// SAFETY: the union holds what `op` says.
 						let entry = unsafe { info.u.entry };
@@ -88,7 +92,7 @@ fn traced(vcpus: u8) -> (Shell, thread::JoinHandle<Vec<Call>>) {
 				WaitStatus::Exited(..) | WaitStatus::Signaled(..) => continue,
 				other => panic!("{other:?}"),
 			};
-			// A thread may be gone by now, with its process.
+			// As above.
 			let _ = ptrace::syscall(thread, signal);
 		}
 		calls
