@@ -10,7 +10,7 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 export CARGO
 
 # What only the benchmarks need.
-BENCH_PACKAGES := afl++ bc binutils bison busybox-static bzip2 ccache e2fsprogs emacs-nox flex hyperfine iproute2 libelf-dev linux-perf mmdebstrap nailgun \
+BENCH_PACKAGES := afl++ bc binutils bison busybox-static ccache e2fsprogs emacs-nox flex hyperfine iproute2 libelf-dev linux-perf lzip mmdebstrap nailgun \
 	nats-server nodejs openjdk-17-jdk-headless patch perl python3 python3-numpy python3-pandas qemu-system-x86 redis-server rsync ruby sqlite3 stress-ng xz-utils
 
 .PHONY: all build deb wheel demo check test test-core test-command test-python test-runtimes test-vm test-kernel test-all bench figures bench-vm-lab install uninstall clean

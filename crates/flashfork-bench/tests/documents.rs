@@ -20,7 +20,7 @@ fn project() -> PathBuf {
 fn records(name: &str) -> &'static Document {
 	static READ: Mutex<BTreeMap<String, &'static Document>> = Mutex::new(BTreeMap::new());
 	READ.lock().unwrap().entry(name.to_owned()).or_insert_with(|| {
-		let path = project().join(format!("docs/records/{name}.json.bz2"));
+		let path = project().join(format!("docs/records/{name}.json.lz"));
 		Box::leak(Box::new(Document::read(&path).unwrap()))
 	})
 }

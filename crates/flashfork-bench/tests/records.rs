@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{collections::HashSet, fs::File, io::Read};
 
-use bzip2::read::BzDecoder;
+use lzma_rust2::LzipReader;
 
 use flashfork_bench::report;
 use flashfork_measure::{Document, Record, compare};
@@ -35,7 +35,7 @@ fn the_committed_records_are_packed_and_of_this_schema() {
 		document.write_packed(&written).unwrap();
 		let [found, written] = [&*path, &written].map(|path| {
 			let mut text = String::new();
-			BzDecoder::new(File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+			LzipReader::new(File::open(path).unwrap()).read_to_string(&mut text).unwrap();
 			text
 		});
 		assert!(found == written, "{} is not what this version writes: make figures", path.display());

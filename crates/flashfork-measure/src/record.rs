@@ -11,9 +11,7 @@ pub use digits::kept;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::{collections::BTreeMap, fs::File, path::Path};
 
-use bzip2::Compression;
-use bzip2::bufread::BzDecoder;
-use bzip2::write::BzEncoder;
+use lzma_rust2::{LzipOptions, LzipReader, LzipWriter, LzmaOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,8 +29,8 @@ const SAMPLES_PER_ROUND: &str = "samples_per_round";
 /// The samples of the warm-up, among what was observed.
 const WARM_UP: &str = "warm_up";
 
-/// The first bytes of what bzip2 has packed.
-const BZIP2: &[u8] = b"BZh";
+/// The first bytes of what lzip has packed.
+const LZIP: &[u8] = b"LZIP";
 
 /// Values by name.
 pub type Values = BTreeMap<String, Value>;
@@ -255,17 +253,18 @@ impl Document {
 			.or_cant(format_args!("write {}", path.display()))
 	}
 
-	/// Writes it to `path` packed by bzip2, the samples of each round in order of size: which of one record was taken
+	/// Writes it to `path` packed by lzip, the samples of each round in order of size: which of one record was taken
 	/// together with which of another can't be told there.
 	pub fn write_packed(&self, path: &Path) -> Result {
 		File::create(path).and_then(|file| self.pack_to(file)).or_cant(format_args!("write {}", path.display()))
 	}
 
 	fn pack_to(&self, file: File) -> std::io::Result<()> {
-		let records: Vec<Value> = self.records.iter().cloned().map(packed::pack).collect::<Result<_, _>>()?;
 		let mut value = serde_json::to_value(Self { records: Vec::new(), ..self.clone() })?;
-		value["records"] = records.into();
-		let mut out = BzEncoder::new(BufWriter::new(file), Compression::best());
+		packed::pack(&self.records, &mut value)?;
+		let mut options = LzipOptions::with_preset(6);
+		options.lzma_options.nice_len = LzmaOptions::NICE_LEN_MAX;
+		let mut out = LzipWriter::new(BufWriter::new(file), options);
 		serde_json::to_writer(&mut out, &value)?;
 		writeln!(out)?;
 		out.finish()?.flush()
@@ -279,14 +278,14 @@ impl Document {
 		out.flush()
 	}
 
-	/// Reads a document written by [`Document::write`], packed by bzip2 or not. It refuses other schemas, and summaries
+	/// Reads a document written by [`Document::write`], packed by lzip or not. It refuses other schemas, and summaries
 	/// that contradict their samples.
 	pub fn read(path: &Path) -> Result<Self> {
 		let read = |error| BenchError::system(format!("read {}", path.display()), error);
 		let mut file = BufReader::new(File::open(path).map_err(read)?);
 		let wrong = |why: String| BenchError::Record { path: path.to_owned(), why };
 		let text: &mut dyn Read = match file.fill_buf().map_err(read)? {
-			begin if begin.starts_with(BZIP2) => &mut BufReader::new(BzDecoder::new(file)),
+			begin if begin.starts_with(LZIP) => &mut BufReader::new(LzipReader::new(file)),
 			_ => &mut file,
 		};
 		let mut value: Value = serde_json::from_reader(text)
@@ -334,10 +333,10 @@ mod tests {
 		let document = Document::here(vec![record()]).unwrap();
 		let mut text = Vec::new();
 		document.write_to(&mut text).unwrap();
-		let bzip2 = dir.path().join("records.json.bz2");
-		let mut packed = bzip2::write::BzEncoder::new(File::create(&bzip2).unwrap(), bzip2::Compression::best());
+		let lzip = dir.path().join("records.json.lz");
+		let mut packed = LzipWriter::new(File::create(&lzip).unwrap(), LzipOptions::with_preset(9));
 		packed.write_all(&text).and_then(|()| packed.finish()).unwrap();
-		assert_eq!(Document::read(&bzip2).unwrap(), document);
+		assert_eq!(Document::read(&lzip).unwrap(), document);
 	}
 
 	#[test]
@@ -354,16 +353,16 @@ mod tests {
 		let taken = document([&[&[3.0, 1.0 / 3.0], &[2e9, 7.0, 1.0]], &[&[1.0, 0.0]], &[&[1e-300, 9e300], &[-2.0]]]);
 		taken.write_packed(&path).unwrap();
 		let packed = std::fs::read(&path).unwrap();
-		assert!(packed.starts_with(BZIP2));
-		let value: Value = serde_json::from_reader(BzDecoder::new(packed.as_slice())).unwrap();
-		let has = |i: usize| [&value["records"][i]["ranks"], &value["records"][i]["p50"]].map(|it| !it.is_null());
+		assert!(packed.starts_with(LZIP));
+		let value: Value = serde_json::from_reader(LzipReader::new(packed.as_slice())).unwrap();
+		let has = |i: usize| [&value["ranks"][i], &value["records"][i]["p50"]].map(|it| !it.is_null());
 		assert_eq!([has(0), has(1), has(2)], [[true, false], [false, true], [false, true]]);
 		let ordered = document([&[&[1.0 / 3.0, 3.0], &[1.0, 7.0, 2e9]], &[&[0.0, 1.0]], &[&[1e-300, 9e300], &[-2.0]]]);
 		let read = Document::read(&path).unwrap();
 		assert_eq!(read.records, ordered.records);
-		for wrong in [json!({}), json!([0.5]), json!([i32::MAX]), json!([i32::MAX, 1])] {
+		for wrong in [json!({}), json!([null]), json!([1, null, null]), json!(["99999z", null, null])] {
 			let mut value = value.clone();
-			value["records"][0]["ranks"] = wrong;
+			value["ranks"] = wrong;
 			std::fs::write(&path, value.to_string()).unwrap();
 			assert!(Document::read(&path).is_err());
 		}
