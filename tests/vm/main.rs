@@ -8,8 +8,15 @@ use std::{fs, os::unix::fs::symlink, process::Command, time::Duration};
 /// Boot and everything. A machine with nothing else to do needs a few minutes.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-const PROGRAMS: [&str; 6] =
-	["flashfork", "flashfork-cli", "flashfork-vmd", "flashfork-shell", "flashfork-serve", "libflashfork_preload.so"];
+const PROGRAMS: [&str; 7] = [
+	"flashfork",
+	"flashfork-cli",
+	"flashfork-keeper",
+	"flashfork-vmd",
+	"flashfork-shell",
+	"flashfork-serve",
+	"libflashfork_preload.so",
+];
 
 #[test]
 fn linux_guests_are_run_cloned_rolled_back_saved_and_loaded() {
@@ -43,6 +50,17 @@ done\n";
 	in_the_lab_with("tree", &[&[image(dir.path(), "database", &database)], &apps[..]].concat());
 }
 
+#[test]
+fn processes_of_a_call_have_one_limit_of_memory() {
+	let dir = tempfile::tempdir().unwrap();
+	let program = dir.path().join("bootstrap");
+	let source = "../crates/flashfork-serve/tests/handlers/bootstrap.rs";
+	let mut build = Command::new("rustc");
+	build.current_dir(env!("CARGO_MANIFEST_DIR")).args(["--edition", "2024", "-O", "-o"]);
+	done(build.arg(&program).arg(source));
+	in_the_lab_with("groups", &[program]);
+}
+
 /// A disk of 8 MB with these files.
 fn image(dir: &Path, name: &str, files: &[(&str, &str)]) -> PathBuf {
 	let (root, image) = (dir.join(format!("{name}.root")), dir.join(name));
@@ -60,8 +78,8 @@ fn in_the_lab(script: &str) {
 	in_the_lab_with(script, &[]);
 }
 
-/// Runs a script of this directory, with disks of its own.
-fn in_the_lab_with(script: &str, disks: &[PathBuf]) {
+/// Runs a script of this directory, with files of its own.
+fn in_the_lab_with(script: &str, more: &[PathBuf]) {
 	let dir = tempfile::tempdir().unwrap();
 	let cache = cache_dir(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")).expect("HOME is set");
 	let programs = programs();
@@ -85,7 +103,7 @@ fn in_the_lab_with(script: &str, disks: &[PathBuf]) {
 		files.push(in_guest(cache.join(&path), Path::new("/root/.cache/flashfork/lab").join(path)));
 	}
 	files.push(in_guest(disk(dir.path(), &programs.join("flashfork")), "/opt/disk".into()));
-	files.extend(disks.iter().map(|disk| in_guest(disk.clone(), Path::new("/opt").join(disk.file_name().unwrap()))));
+	files.extend(more.iter().map(|file| in_guest(file.clone(), Path::new("/opt").join(file.file_name().unwrap()))));
 	for name in ["helpers", "functions", script] {
 		files.push(in_guest(Path::new(env!("CARGO_MANIFEST_DIR")).join("vm").join(name), Path::new("/opt").join(name)));
 	}
@@ -134,7 +152,7 @@ fn programs() -> PathBuf {
 	let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
 	let mut build = Command::new(cargo);
 	build.args(["build", "--quiet", "--release", "--locked", "--target-dir"]).arg(target);
-	let packages = ["bench", "cli", "launcher", "preload", "serve", "vmm"];
+	let packages = ["bench", "cli", "keeper", "launcher", "preload", "serve", "vmm"];
 	build.args(packages.map(|name| format!("-pflashfork-{name}")));
 	done(build.current_dir(env!("CARGO_MANIFEST_DIR")));
 	target.join("release")

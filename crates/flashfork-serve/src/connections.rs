@@ -19,6 +19,10 @@ use tokio::time::timeout;
 const MOST: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// What is passed to a clone.
+const CONNECTION: u8 = 0;
+const DOOR: u8 = 1;
+
 /// What they come from, for a clone that is to be made, with the first of them.
 pub struct Source {
 	socket: UnixStream,
@@ -26,9 +30,12 @@ pub struct Source {
 }
 
 impl Source {
-	/// The other end is the clone's standard input.
-	pub fn new() -> Result<(Source, OwnedFd)> {
+	/// The other end is the clone's standard input. `door`: what it goes to its control group by, before all else.
+	pub fn new(door: Option<OwnedFd>) -> Result<(Source, OwnedFd)> {
 		let (socket, theirs) = std::os::unix::net::UnixStream::pair()?;
+		if let Some(door) = door {
+			pass(&socket, DOOR, door)?;
+		}
 		let first = give(&socket)?;
 		socket.set_nonblocking(true)?;
 		Ok((Source { socket: UnixStream::from_std(socket)?, first }, theirs.into()))
@@ -63,13 +70,18 @@ impl Source {
 /// A connection, of which the other end is passed through the socket.
 fn give(socket: impl AsFd) -> Result<TcpStream> {
 	let (ours, theirs) = pair()?;
-	let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-	let mut with = SendAncillaryBuffer::new(&mut room);
-	let theirs = [theirs.as_fd()];
-	with.push(SendAncillaryMessage::ScmRights(&theirs));
-	sendmsg(socket, &[IoSlice::new(b"c")], &mut with, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+	pass(socket, CONNECTION, theirs.into())?;
 	ours.set_nonblocking(true)?;
 	TcpStream::from_std(ours)
+}
+
+fn pass(socket: impl AsFd, what: u8, descriptor: OwnedFd) -> Result<()> {
+	let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+	let mut with = SendAncillaryBuffer::new(&mut room);
+	let all = [descriptor.as_fd()];
+	with.push(SendAncillaryMessage::ScmRights(&all));
+	sendmsg(socket, &[IoSlice::new(&[what])], &mut with, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+	Ok(())
 }
 
 /// Two ends of a connection, both this process's: what is at either end is known. Nothing of it waits when it ends.

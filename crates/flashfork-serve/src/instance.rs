@@ -1,6 +1,7 @@
 //! A clone of a function's, over the calls that it takes.
 
 use crate::connections::Source;
+use crate::groups::Group;
 use crate::machine::Running;
 use crate::runtime::{Answer, Call, Line};
 use crate::usage;
@@ -33,6 +34,8 @@ pub struct Instance {
 	log: Log,
 	/// How many calls it has taken.
 	pub calls: u32,
+	/// Goes when all in it has ended.
+	_group: Option<Group>,
 }
 
 /// What runs: dropped, it ends.
@@ -92,15 +95,22 @@ impl Instance {
 		let log = Log { reader: Some(Receiver::from_owned_fd(log.into())?), bytes: Vec::new() };
 		let line = Arc::<Line>::default();
 		let served = Box::pin(serve(line.clone()));
-		Ok(Instance { body, line, served: Some(served), log, calls: 0 })
+		Ok(Instance { body, line, served: Some(served), log, calls: 0, _group: None })
 	}
 
 	/// A process, with the source of its connections.
-	pub fn of_process(process: Process, known: usage::Clone, source: Source, log: PipeReader) -> Result<Instance> {
+	pub fn of_process(
+		process: Process,
+		known: usage::Clone,
+		group: Option<Group>,
+		source: Source,
+		log: PipeReader,
+	) -> Result<Instance> {
 		let fd = process.as_fd().try_clone_to_owned()?;
 		// SAFETY: the descriptor is open until it is dropped, after it was taken from the loop.
 		let ended = unsafe { AsyncFd::register(fd) }.map_err(Error::from)?;
-		Instance::new(Body::Process(process, ended, known), log, |line| source.serve(line))
+		let instance = Instance::new(Body::Process(process, ended, known), log, |line| source.serve(line))?;
+		Ok(Instance { _group: group, ..instance })
 	}
 
 	/// Waits until it asks for its first call. Else, in words, why it does not.

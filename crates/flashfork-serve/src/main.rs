@@ -10,6 +10,7 @@ mod deploys;
 mod error;
 mod events;
 mod front;
+mod groups;
 mod instance;
 mod keys;
 mod lease;

@@ -3,6 +3,7 @@
 use crate::bodies::MOST;
 use crate::connections::Source;
 use crate::error::{ApiError, Result};
+use crate::groups::{Group, Groups};
 use crate::instance::{Instance, TIMED_OUT};
 use crate::lease::{Lease, remove_soon};
 use crate::locked;
@@ -48,6 +49,8 @@ pub struct Pool {
 	pub programs: Programs,
 	pub shim: PathBuf,
 	pub machines: Arc<Machines>,
+	/// Where the server has one of its own.
+	pub groups: Option<Arc<Groups>>,
 	/// Calls that may run at a time.
 	pub slots: Arc<Semaphore>,
 	/// How many there may be.
@@ -100,6 +103,8 @@ pub struct Warmed {
 	seen: OwnedFd,
 	warden: tokio::process::Child,
 	_line: tokio::process::ChildStdin,
+	/// In which all of it is.
+	_group: Option<Group>,
 }
 
 /// What a call has come to.
@@ -216,6 +221,10 @@ impl Function {
 			.stderr(Stdio::piped())
 			.kill_on_drop(true)
 			.spawn()?;
+		let group = pool.groups.as_ref().map(Groups::add).transpose()?;
+		if let (Some(group), Some(pid)) = (&group, warden.id()) {
+			group.put(pid)?;
+		}
 		let streams = (warden.stdin.take(), warden.stdout.take(), warden.stderr.take());
 		let (Some(mut line), Some(told), Some(mut errors)) = streams else {
 			return Err(ApiError::service("a warden without streams"));
@@ -237,7 +246,10 @@ impl Function {
 		let seen = format!("/proc/{}/root", warden.id().unwrap_or_default());
 		let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
 		let seen = rustix::fs::open(seen, flags, Mode::empty()).map_err(std::io::Error::from)?;
-		Ok(Warm::Process(Arc::new(Warmed { names, data, seen, warden, _line: line })))
+		if let Some(group) = &group {
+			group.limit_template(self.most_data(data), 2 * pool.concurrency as u64)?;
+		}
+		Ok(Warm::Process(Arc::new(Warmed { names, data, seen, warden, _line: line, _group: group })))
 	}
 
 	/// Calls it. Dropped, the call ends with all that it has started.
@@ -362,21 +374,28 @@ impl Function {
 				return Ok(made.map_err(|machine::Gone| TemplateError::Gone(NAME.parse().expect("it is a name"))));
 			}
 		};
-		let (source, theirs) = Source::new()?;
-		let (reader, writer) = std::io::pipe()?;
-		let known = usage::Clone {
-			warden: warm.warden.id().unwrap_or_default(),
-			socket: rustix::fs::fstat(&theirs).map_err(ApiError::service)?.st_ino,
-		};
 		let (function, pool) = (self.clone(), pool.clone());
 		let made = tokio::task::spawn_blocking(move || {
 			let _held = held;
-			function.clone_of(&pool, &warm, &[theirs, writer.into()])
+			let of_call = |groups| Groups::of_call(groups, function.most_data(warm.data));
+			let group = pool.groups.as_ref().map(of_call).transpose()?;
+			let (source, theirs) = Source::new(group.as_ref().map(Group::door).transpose()?)?;
+			let (reader, writer) = std::io::pipe()?;
+			let known = usage::Clone {
+				warden: warm.warden.id().unwrap_or_default(),
+				socket: rustix::fs::fstat(&theirs).map_err(ApiError::service)?.st_ino,
+			};
+			match function.clone_of(&pool, &warm, &[theirs, writer.into()]) {
+				Ok(process) => Ok(Ok(Instance::of_process(process, known, group, source, reader)?)),
+				Err(e) => Ok(Err(e)),
+			}
 		});
-		match made.await.map_err(ApiError::service)? {
-			Ok(process) => Ok(Ok(Instance::of_process(process, known, source, reader)?)),
-			Err(e) => Ok(Err(e)),
-		}
+		made.await.map_err(ApiError::service)?
+	}
+
+	/// Bytes of data that each process of a call may have, with `data` kilobytes that are warmed.
+	fn most_data(&self, data: u64) -> u64 {
+		(data << 10) + (self.config.memory_size << 20)
 	}
 
 	fn clone_of(
@@ -385,7 +404,6 @@ impl Function {
 		warm: &Warmed,
 		[stream, log]: &[OwnedFd; 2],
 	) -> std::result::Result<Process, TemplateError> {
-		let data = (warm.data << 10) + (self.config.memory_size << 20);
 		let template = Template::named(&warm.names.0, NAME.parse().expect("it is a name"));
 		let started = Instant::now();
 		let process = template
@@ -395,7 +413,7 @@ impl Function {
 			.current_dir(format!("/proc/self/fd/{}", warm.seen.as_raw_fd()))
 			.umask(0o022)
 			.streams([Some(stream.as_fd()), Some(log.as_fd()), Some(log.as_fd())])
-			.limit(libc::RLIMIT_DATA, data)
+			.limit(libc::RLIMIT_DATA, self.most_data(warm.data))
 			.limit(libc::RLIMIT_NPROC, MOST_PROCESSES)
 			.limit(libc::RLIMIT_NOFILE, MOST_DESCRIPTORS)
 			.limit(libc::RLIMIT_CORE, 0)

@@ -4,12 +4,14 @@ use crate::closed;
 use crate::cluster::{self, NodeArgs, Start};
 use crate::events::Events;
 use crate::front::{self, Server};
+use crate::groups::Groups;
 use crate::keys::Keys;
 use crate::machine::MachineArgs;
 use crate::pool::{Function, Pool};
 use crate::programs::Programs;
 use crate::store::Store;
 use crate::{listen, log, operations, systemd, tls, warden};
+use flashfork_cgroup::Cgroups;
 use flashfork_terminal::{CliError, output, places};
 use rustix::fs::FlockOperation;
 use rustix::process::{DumpableBehavior, Resource, getrlimit, setrlimit};
@@ -25,7 +27,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
-use tracing::error;
+use tracing::{error, info};
+
+const CONTROL_GROUP: fn(std::io::Error) -> CliError =
+	|e| CliError::Unable(format!("can't be in a control group of its own: {e}"));
 
 /// Most connections for metrics and health at a time.
 const MOST_OPERATORS: usize = 64;
@@ -129,8 +134,12 @@ impl ServeArgs {
 				state.display()
 			)));
 		}
+		let groups = Cgroups::delegated("flashfork-serve");
 		if rustix::process::geteuid().is_root() {
-			become_user(&self.user, &state, made)?;
+			become_user(&self.user, &state, made, groups.as_ref().ok())?;
+		} else if let Ok(groups) = &groups {
+			let [user, group] = [rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()];
+			groups.give_to(user, group).map_err(CONTROL_GROUP)?;
 		}
 		// No other process of this user reads its memory, in which keys are.
 		rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
@@ -141,7 +150,7 @@ impl ServeArgs {
 		let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(threads).build();
 		let runtime = runtime.map_err(CliError::file("start", "the server"))?;
 		log::begin(self.log, runtime.handle()).map_err(unable)?;
-		runtime.block_on(self.serve(shim, state, secure, start, most))
+		runtime.block_on(self.serve(shim, state, secure, start, (most, groups)))
 	}
 
 	fn state(&self) -> Result<PathBuf, CliError> {
@@ -156,7 +165,7 @@ impl ServeArgs {
 		state: PathBuf,
 		(keys, tls): (Option<Keys>, Option<TlsAcceptor>),
 		start: Option<Start>,
-		descriptors: usize,
+		(descriptors, groups): (usize, std::result::Result<Cgroups, String>),
 	) -> Result<ExitCode, CliError> {
 		let file = |what| CliError::file(what, &state);
 		let lock = File::create(state.join("lock")).map_err(file("write to"))?;
@@ -178,7 +187,9 @@ impl ServeArgs {
 		let listener = listener.map_err(|e| CliError::Unable(format!("can't listen on {}: {e}", self.listen)))?;
 		let address = listener.local_addr().map_err(CliError::file("find", "its address"))?;
 		let machines = Arc::new(self.machines.open(&state, keys.is_some())?);
+		let no_limit = |why: &String| info!("calls have a limit of memory for each process, but none together: {why}");
 		let pool = Pool {
+			groups: groups.inspect_err(no_limit).ok().map(|groups| Arc::new(Groups::new(groups))),
 			state: state.clone(),
 			programs: Programs {
 				python: self.python.clone(),
@@ -263,7 +274,7 @@ fn raise_descriptors() -> std::io::Result<usize> {
 }
 
 /// Functions are never root.
-fn become_user(name: &str, state: &Path, made: bool) -> Result<(), CliError> {
+fn become_user(name: &str, state: &Path, made: bool, groups: Option<&Cgroups>) -> Result<(), CliError> {
 	let unable = |why: &str| CliError::Unable(format!("can't become {name}: {why}; give another --user"));
 	let text = CString::new(name).map_err(|_| unable("no name"))?;
 	// SAFETY: a string; the structure is copied before anything else is asked; this process has one thread.
@@ -276,6 +287,7 @@ fn become_user(name: &str, state: &Path, made: bool) -> Result<(), CliError> {
 		if made {
 			std::os::unix::fs::chown(state, Some(user), Some(group)).map_err(CliError::file("give away", state))?;
 		}
+		groups.map_or(Ok(()), |groups| groups.give_to(user, group)).map_err(CONTROL_GROUP)?;
 		if libc::setgroups(0, std::ptr::null()) != 0
 			|| libc::setresgid(group, group, group) != 0
 			|| libc::setresuid(user, user, user) != 0

@@ -1,12 +1,12 @@
 //! Where the connections of a function's runtime client come from in a clone: a socket of Unix that it was given as
 //! standard input. The server (`connections.rs` of flashfork-serve) passes the first through it without being asked,
-//! and another one for each byte.
+//! and another one for each byte; before that what the clone goes to its control group by, if it is to have one.
 
 use super::message;
 use super::runtime::put_in_place;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
 use flashfork_core::Errno;
 use flashfork_core::forkall::call;
 use syscalls::Sysno;
@@ -14,10 +14,11 @@ use syscalls::Sysno;
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
 /// Its inode: a program that closes what it doesn't know may have something else there.
 static INODE: AtomicU64 = AtomicU64::new(0);
-/// Whether the first has been taken.
-static ASKS: AtomicBool = AtomicBool::new(false);
+/// The first connection, before it is taken.
+static FIRST: AtomicI32 = AtomicI32::new(-1);
 
-/// In a clone that has one thread and the program's descriptors: its standard input is empty from here on.
+/// In a clone that has one thread and the program's descriptors: its standard input is empty from here on, and it is in
+/// its control group.
 pub fn take() -> Result<(), Errno> {
 	// SAFETY: takes numbers, and a string with its NUL.
 	unsafe {
@@ -28,6 +29,18 @@ pub fn take() -> Result<(), Errno> {
 		call(Sysno::close, [empty])?;
 		INODE.store(inode(socket as c_int)?, SeqCst);
 		SOCKET.store(socket as c_int, SeqCst);
+		let next = || message::take(socket as c_int).ok_or(Errno::ECONNRESET);
+		let (mut is_group, [mut fd]) = next()?;
+		if is_group {
+			// `cgroup_procs_write()`: 0 is who writes.
+			call(Sysno::write, [fd as usize, c"0".as_ptr() as usize, 1])?;
+			call(Sysno::close, [fd as usize])?;
+			(is_group, [fd]) = next()?;
+		}
+		if is_group {
+			return Err(Errno::EPROTO);
+		}
+		FIRST.store(fd, SeqCst);
 	}
 	Ok(())
 }
@@ -49,13 +62,16 @@ pub unsafe fn connect(fd: c_int) -> c_int {
 	let socket = SOCKET.load(SeqCst);
 	// SAFETY: takes numbers, and a byte that can be read; the descriptor that came is nobody else's.
 	unsafe {
-		let is_there = inode(socket).is_ok_and(|inode| inode == INODE.load(SeqCst));
-		let asked = is_there
-			&& (!ASKS.swap(true, SeqCst) || libc::send(socket, c"c".as_ptr().cast(), 1, libc::MSG_NOSIGNAL) == 1);
-		let Some((_, [connection])) = asked.then(|| message::take(socket)).flatten() else {
-			*libc::__errno_location() = libc::ECONNREFUSED;
-			return -1;
-		};
+		let mut connection = FIRST.swap(-1, SeqCst);
+		if connection < 0 {
+			let is_there = inode(socket).is_ok_and(|inode| inode == INODE.load(SeqCst));
+			let asked = is_there && libc::send(socket, c"c".as_ptr().cast(), 1, libc::MSG_NOSIGNAL) == 1;
+			let Some((false, [another])) = asked.then(|| message::take(socket)).flatten() else {
+				*libc::__errno_location() = libc::ECONNREFUSED;
+				return -1;
+			};
+			connection = another;
+		}
 		let done = put_in_place(connection, fd);
 		libc::close(connection);
 		done

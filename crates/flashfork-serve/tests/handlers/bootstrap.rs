@@ -3,6 +3,7 @@
 use std::env::var;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::process::{Command, Stdio};
 
 /// Asks, and hears the headers and the body of what comes back.
 fn ask(mut stream: &TcpStream, line: &str, body: &str) -> (String, String) {
@@ -22,7 +23,23 @@ fn field<'a>(head: &'a str, name: &str) -> &'a str {
 	head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap()
 }
 
+/// Starts processes that have so many megabytes each; how many do, in the end.
+fn hold(processes: usize, megabytes: &str) -> usize {
+	let one = |_| {
+		let mut one = Command::new("/proc/self/exe");
+		one.env("MEGABYTES", megabytes).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+	};
+	let mut all: Vec<_> = (0..processes).map(one).collect();
+	all.iter_mut().map(|one| one.stdout.as_mut().unwrap().read(&mut [0]).unwrap()).sum()
+}
+
 fn main() {
+	if let Ok(megabytes) = var("MEGABYTES") {
+		let held = vec![1u8; megabytes.parse::<usize>().unwrap() << 20];
+		println!("{}", held.iter().filter(|byte| **byte == 1).count());
+		std::io::stdin().read_exact(&mut [0]).unwrap_err();
+		return;
+	}
 	let api = var("AWS_LAMBDA_RUNTIME_API").unwrap();
 	println!("is warmed");
 	if var("THREADS").is_ok() {
@@ -41,6 +58,9 @@ fn main() {
 			// How many there may be beside this one.
 			let more: Vec<_> = (0..40).map_while(|_| TcpStream::connect(&api).ok()).collect();
 			event = more.len().to_string();
+		}
+		if let [processes, megabytes] = event.split_whitespace().collect::<Vec<_>>()[..] {
+			event = hold(processes.trim_matches('"').parse().unwrap(), megabytes.trim_matches('"')).to_string();
 		}
 		let next = TcpStream::connect(&api).unwrap();
 		stream.shutdown(Shutdown::Both).unwrap();

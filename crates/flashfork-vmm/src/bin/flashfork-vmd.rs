@@ -1,8 +1,9 @@
 //! The VM daemon: templates and clones behind a Unix socket.
 
 use clap::Parser;
+use flashfork_cgroup::Cgroups;
 use flashfork_vmm::daemon::{Daemon, DaemonError, Settings, Socket, SocketError};
-use flashfork_vmm::pool::{Cgroups, Program};
+use flashfork_vmm::pool::{NAME, Program};
 use flashfork_vmm::store::{self, Kept, Place, Store, StoreError};
 use flashfork_vmm::{api, template::drop_drafts};
 use kvm_ioctls::Kvm;
@@ -101,7 +102,7 @@ fn run(args: &Args) -> Result<(), VmdError> {
 		pool: args.pool,
 		remember: args.remember,
 	};
-	let cgroups = Cgroups::delegated();
+	let cgroups = Cgroups::delegated(NAME);
 	let mut runtime = tokio::runtime::Builder::new_current_thread();
 	let runtime = runtime.enable_all().max_blocking_threads(threads()).build()?;
 	// Heard from here on, and heeded once everything is taken over: what ended this process before would leave it.

@@ -38,9 +38,10 @@ pub use clones::Typist;
 pub use error::DaemonError;
 pub use socket::{Socket, SocketError};
 
-use crate::pool::{Cgroups, Pools, Program};
+use crate::pool::{Pools, Program};
 use crate::store::Store;
 use clone::Running;
+use flashfork_cgroup::Cgroups;
 use flashfork_proto::api::{self, is_name};
 use kvm_ioctls::Kvm;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -9,12 +9,13 @@ mod process;
 mod reaper;
 mod shell;
 
-pub use cgroup::{Cgroup, Cgroups};
+pub use cgroup::{Cgroup, NAME};
 pub use claims::Claims;
 pub use primed::Origin;
 pub use shell::{Footprint, Program, Shell, ShellFailure};
 
 use crate::store::Store;
+use flashfork_cgroup::Cgroups;
 use flashfork_proto::{api::PoolStats, shape::Shape};
 use primed::Primed;
 use reaper::Reaper;

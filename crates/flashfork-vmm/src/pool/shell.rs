@@ -1,8 +1,9 @@
 //! One shell's process, from the daemon's side.
 
-use super::cgroup::{Cgroup, Cgroups};
+use super::cgroup::Cgroup;
 use super::process::Process;
 use crate::store::{Held, Kind, Store, StoreError};
+use flashfork_cgroup::Cgroups;
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Channel, ChannelError, FromShell, Origin, Run, ToShell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -131,7 +132,7 @@ impl Shell {
 		})?;
 		let mut shell = Self { channel, process, shape, primed: false, cgroup: None, held };
 		// It waits for its first message, so that what it takes from here on is charged where it belongs.
-		let cgroup = cgroups.map(|cgroups| cgroups.add(shape, shell.pid())).transpose();
+		let cgroup = cgroups.map(|cgroups| Cgroup::new(cgroups, shape, shell.pid())).transpose();
 		shell.cgroup = cgroup.map_err(ShellFailure::Cgroup)?.map(Arc::new);
 		shell.prepare(shape).map_err(|failure| shell.explain(failure))?;
 		Ok(shell)

@@ -1,0 +1,97 @@
+//! Control groups, where the server was given one: all processes of a call together have no more memory than theirs.
+//!
+//! A clone goes there when it has its caller, by a descriptor that it is given (`warm/source.rs` of flashfork-preload):
+//! made ahead of a call it has time for that, which is milliseconds where nobody has moved lately. One that would not go
+//! stays in its template's group, whose limit is for all such together.
+
+use crate::locked;
+use flashfork_cgroup::{Cgroups, write};
+use std::fs::{File, read_to_string, remove_dir};
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// Bytes that a call may have in /tmp, as with AWS, beside its memory.
+const TEMPORARY: u64 = 512 << 20;
+/// Bytes of the kernel's for a call's processes: stacks, mostly. Of a page table, those for each page of 4,096: two
+/// levels.
+const KERNEL: u64 = 16 << 20;
+const TABLES: u64 = 4096 / 16;
+
+pub struct Groups {
+	cgroups: Cgroups,
+	made: AtomicU64,
+	/// What could not be removed yet: processes there are about to end.
+	left: Mutex<Vec<PathBuf>>,
+}
+
+/// Removed when it is dropped, after all in it were killed.
+pub struct Group {
+	groups: Arc<Groups>,
+	path: PathBuf,
+}
+
+impl Groups {
+	pub fn new(cgroups: Cgroups) -> Groups {
+		Groups { cgroups, made: AtomicU64::default(), left: Mutex::default() }
+	}
+
+	/// One without limits.
+	pub fn add(self: &Arc<Self>) -> Result<Group> {
+		locked(&self.left).retain(|path| remove_dir(path).is_err());
+		let path = self.cgroups.add(&self.made.fetch_add(1, Relaxed).to_string())?;
+		Ok(Group { groups: self.clone(), path })
+	}
+
+	/// One for a call whose processes may each have `data` bytes, what is warmed among it.
+	pub fn of_call(self: &Arc<Self>, data: u64) -> Result<Group> {
+		let group = self.add()?;
+		group.limit(of_call(data))?;
+		Ok(group)
+	}
+}
+
+/// Bytes that all in the group of a call may have.
+fn of_call(data: u64) -> u64 {
+	data + data / TABLES + TEMPORARY + KERNEL
+}
+
+impl Group {
+	/// Limits it.
+	fn limit(&self, bytes: u64) -> Result<()> {
+		write(&self.path.join("memory.max"), &bytes.to_string())?;
+		write(&self.path.join("memory.oom.group"), "1")?;
+		match write(&self.path.join("memory.swap.max"), "0") {
+			// The kernel doesn't count what is swapped.
+			Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+			done => done,
+		}
+	}
+
+	/// Limits a template's, which is warm, with so many clones at a time that have not gone to theirs yet: to what it has
+	/// and they take, and one call's memory.
+	pub fn limit_template(&self, data: u64, clones: u64) -> Result<()> {
+		let now: u64 = read_to_string(self.path.join("memory.current"))?.trim().parse().map_err(Error::other)?;
+		self.limit(now + of_call(data) + clones * (data / TABLES + KERNEL))
+	}
+
+	/// Has a process be in it, with all that it will start.
+	pub fn put(&self, pid: u32) -> Result<()> {
+		write(&self.path.join("cgroup.procs"), &pid.to_string())
+	}
+
+	/// What a process goes there by: it writes `0`.
+	pub fn door(&self) -> Result<OwnedFd> {
+		Ok(File::options().write(true).open(self.path.join("cgroup.procs"))?.into())
+	}
+}
+
+impl Drop for Group {
+	fn drop(&mut self) {
+		if remove_dir(&self.path).is_err() {
+			locked(&self.groups.left).push(std::mem::take(&mut self.path));
+		}
+	}
+}
