@@ -20,6 +20,7 @@ pub mod follow;
 pub mod forked;
 mod hooks;
 mod inherited;
+mod init;
 mod interpreters;
 mod mapped;
 mod message;

@@ -4,7 +4,7 @@
 //! A clone is locked in (ARCHITECTURE.md, Functions), with /tmp and /proc of its own.
 
 use super::template::{CLONE, ORDER, Single};
-use super::{ahead, api::api, forked::in_handlers, shared, source, take_over::set_limit, threads, wait::wait};
+use super::{ahead, api::api, forked::in_handlers, init, shared, source, take_over::set_limit, threads, wait::wait};
 use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -203,13 +203,11 @@ unsafe fn check(result: c_int, what: &CStr) {
 	}
 }
 
-/// Goes to namespaces of its own, and returns in their first process.
+/// Goes to namespaces of its own, and returns in a process inside, which has an init there.
 unsafe fn lock_in() {
-	let mut alive = [-1; 2];
-	// SAFETY: plain calls on this process, which has one thread; buffers are locals.
+	// SAFETY: plain calls on this process, which has one thread.
 	unsafe {
 		let (user, group, parent) = (libc::geteuid(), libc::getegid(), libc::getppid());
-		check(libc::pipe2(alive.as_mut_ptr(), libc::O_CLOEXEC), c"flashfork: can't make a pipe");
 		let all = libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
 		check(libc::unshare(all), c"flashfork: can't make namespaces for a call");
 		write(c"/proc/self/setgroups", c"deny", 0);
@@ -220,19 +218,16 @@ unsafe fn lock_in() {
 		if libc::getppid() != parent {
 			libc::_exit(0);
 		}
+		let dumpable = libc::prctl(libc::PR_GET_DUMPABLE);
+		let init = init::make(parent);
+		check(-c_int::from(init.is_none()), c"flashfork: can't make the init of a call");
 		let inside = crate::forks::plain();
 		check(c_int::from(inside < 0), c"flashfork: can't fork for a call");
 		if inside > 0 {
-			stand_for(inside, alive);
+			stand_for(inside, init.unwrap_or_default());
 		}
-		libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-		// The parent may have ended before that, and can't be seen.
-		libc::close(alive[1]);
-		let mut end = libc::pollfd { fd: alive[0], events: 0, revents: 0 };
-		if libc::poll(&raw mut end, 1, 0) != 0 {
-			libc::_exit(0);
-		}
-		libc::close(alive[0]);
+		// It has memory of its own now.
+		libc::prctl(libc::PR_SET_DUMPABLE, dumpable);
 		for place in [c"/tmp", c"/dev/shm"] {
 			mount(c"tmpfs", place, c"size=512m,mode=1777");
 		}
@@ -242,15 +237,15 @@ unsafe fn lock_in() {
 	LOCKED_IN.store(true, Relaxed);
 }
 
-/// The process outside: ends as the clone does.
-unsafe fn stand_for(inside: c_int, alive: [c_int; 2]) -> ! {
+/// The process outside: ends as the clone does, when all has ended that this has started.
+unsafe fn stand_for(inside: c_int, init: c_int) -> ! {
 	// SAFETY: plain calls on this process.
 	unsafe {
-		let keep = alive[1] as libc::c_uint;
-		libc::syscall(libc::SYS_close_range, 0, keep - 1, 0);
-		libc::syscall(libc::SYS_close_range, keep + 1, libc::c_uint::MAX, 0);
+		libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0);
 		let mut status = 0;
 		while libc::waitpid(inside, &raw mut status, 0) < 0 {}
+		libc::kill(init, libc::SIGKILL);
+		while libc::waitpid(init, null_mut(), 0) < 0 {}
 		if libc::WIFSIGNALED(status) {
 			let signal = libc::WTERMSIG(status);
 			let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -4,6 +4,7 @@ import http.client
 import os
 import random
 import re
+import signal
 import socket
 import time
 
@@ -11,6 +12,7 @@ import numpy
 
 WARMED_WITH = os.environ.get("SECRET"), os.environ.get("PLAIN")
 BORN = os.urandom(8).hex()
+NUMBER = os.getpid()
 calls = 0
 
 
@@ -42,8 +44,7 @@ def look(event, context):
 				writable.append(place)
 		except OSError:
 			pass
-	processes = [name for name in os.listdir("/proc") if name.isdigit()]
-	return {**found, "secret": os.environ.get("SECRET"), "writable": writable, "processes": len(processes),
+	return {**found, "secret": os.environ.get("SECRET"), "writable": writable, "processes": len(processes()),
 			"state": sorted(os.listdir(event["state"])), "names": os.listdir(event["state"] + "/names/0"),
 			"random": [random.random(), float(numpy.random.random())], "user": os.getuid(),
 			"rights": [line.split()[1] for line in open("/proc/self/status") if line.startswith("Cap")]}
@@ -63,6 +64,39 @@ def leave(event, context):
 
 def crash(event, context):
 	ctypes.string_at(0)
+
+
+def abort(event, context):
+	os.abort()
+
+
+def terminate(event, context):
+	os.kill(os.getpid(), signal.SIGTERM)
+	time.sleep(1000)
+
+
+def processes():
+	return [name for name in os.listdir("/proc") if name.isdigit()]
+
+
+def orphans(event, context):
+	"""Leaves orphans, waits until nothing of them is there, and reaches for their init."""
+	for _ in range(3):
+		if os.fork() == 0:
+			os.fork()
+			os._exit(0)
+		os.wait()
+	while len(processes()) > 2:
+		time.sleep(0.001)
+	os.kill(1, signal.SIGKILL)
+	os.kill(1, signal.SIGTERM)
+	done = [] if ctypes.CDLL(None).ptrace(0x4206, 1, 0, 0) else ["ptrace"]
+	for what in ("environ", "fd/0", "mem", "root"):
+		try:
+			done.append(os.open("/proc/1/" + what, os.O_RDONLY))
+		except OSError:
+			pass
+	return done + [os.getpid() > NUMBER, os.getppid()]
 
 
 def sleep(event, context):
@@ -164,9 +198,12 @@ def hunt(event, context):
 			if where not in found[what] and pattern.search(text):
 				found[what].append(where)
 
-	for process in filter(str.isdigit, os.listdir("/proc")):
+	for process in processes():
 		for name in ("environ", "cmdline"):
-			search("environment", open(f"/proc/{process}/{name}", "rb").read())
+			try:
+				search("environment", open(f"/proc/{process}/{name}", "rb").read())
+			except OSError:
+				pass  # The init's.
 	with open("/proc/self/mem", "rb", buffering=0) as memory:
 		for line in open("/proc/self/maps").readlines():
 			start, end = (int(word, 16) for word in line.split()[0].split("-"))

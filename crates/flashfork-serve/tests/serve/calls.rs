@@ -57,7 +57,7 @@ fn calls_see_nothing_of_each_other_nor_of_the_server() {
 		assert_eq!((&found["warmed_with"], &found["secret"]), (&json!([null, "ä"]), &json!("key")));
 		assert_eq!(
 			(&found["processes"], &found["state"], &found["names"]),
-			(&json!(1), &json!(["names", "task"]), &json!([]))
+			(&json!(2), &json!(["names", "task"]), &json!([]))
 		);
 		assert!(
 			found["user"] != 0 && found["rights"].as_array().unwrap()[..3].iter().all(|set| set == "0000000000000000")
@@ -89,6 +89,18 @@ fn an_end_is_that_calls_error() {
 	assert_eq!(server.call("f", &json!({ "a": 1 })), (json!({ "a": 1 }), false));
 	let log = String::from_utf8(server.command(&["logs", "f"]).stdout).unwrap();
 	assert!(log.contains("said by f\n") && log.contains("ValueError"), "{log}");
+}
+
+#[test]
+fn signals_of_a_handler_to_itself_end_it_and_its_orphans_are_waited_for() {
+	let server = Server::start("init", &[]);
+	server.deploy("f", &["--timeout", "20"]);
+	for (how, signal) in [("abort", 6), ("terminate", 15)] {
+		let (error, failed) = server.call("f", &json!({ "do": how }));
+		let told = error["errorMessage"].as_str().unwrap();
+		assert!(failed && told.ends_with(&format!("exited with error: signal: {signal}")), "{told}");
+	}
+	assert_eq!(server.call("f", &json!({ "do": "orphans" })), (json!([true, 0]), false));
 }
 
 #[test]
