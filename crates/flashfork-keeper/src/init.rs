@@ -42,7 +42,11 @@ pub fn start(told: &Told, passed: Passed) -> std::io::Result<(i32, OwnedFd)> {
 				failed(What::Proc, &e);
 			}
 			// Whether all that clones need can be had is known before anything is started.
-			if let Err(e) = pool::make(told, 2) {
+			let made = pool::make(told, 2).and_then(|Space { init, leash, .. }| {
+				drop(leash);
+				process::wait_for(init)
+			});
+			if let Err(e) = made {
 				failed(What::Namespace, &e);
 			}
 			let (pid, process) = match begin(told, passed, outside) {

@@ -9,6 +9,7 @@ use flashfork_core::forkall::{Fit, Seized, Unfit, WORDS, What as Reason};
 use flashfork_core::{Errno, never_seal};
 use flashfork_warm::{ADDRESSES, Order, PORTS, PREPARE, PREPARED, ReadyAt, Tell, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::Error;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -279,11 +280,24 @@ impl Warming<'_> {
 		self.relays.iter_mut().for_each(Relay::pass_rest);
 		match word {
 			Some(word @ Word::Frozen { .. }) => {
+				if self.told.ready_at() == ReadyAt::Runtime {
+					self.leaves_nothing()?;
+				}
 				Ok(Ready { init: self.init, init_process: self.init_process, line, kept, word, files, listeners })
 			}
 			Some(Word::Unfit { what, number, name }) => Err(Failed::Unfit(unfit(what, number, &name))),
 			_ => Err(gone(rustix::io::Errno::PIPE)),
 		}
+	}
+
+	/// What a function has left running is its init's child, as the maker is, and would run beside all of its calls.
+	fn leaves_nothing(&self) -> Result<(), Failed> {
+		let init = self.init_process;
+		let all = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children"));
+		let all = all.map_err(|e| Failed::Unfit(format!("can't be warmed: {e}")))?;
+		let runs = |pid| pidfd_open(pid, PidfdFlags::empty()).is_ok_and(|process| !process::has_ended(&process));
+		let all = all.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+		if all.filter(|pid| runs(*pid)).count() > 1 { Err(Failed::Unfit(LEFT.into())) } else { Ok(()) }
 	}
 
 	/// Has the program prepare itself, by a word of its memory. Whatever else may lie there is the program's own; and
@@ -344,6 +358,9 @@ impl Warming<'_> {
 
 /// It is still there, but as something else.
 const UNPREPARED: &str = "can't be a template with threads: its runtime has not let its random numbers be renewed for a minute (code of C's holds Python's lock, or keeps Java's threads from stopping); make it ready while such code waits";
+
+const LEFT: &str =
+	"can't be a template with threads: it has left a process running, beside all calls: start it in the handler";
 
 const REPLACED: &str = "let go of flashfork before it was ready: it has gone on as another program (exec) without flashfork or with other standard streams, or closed descriptors that are not its own; warm the program that it starts itself";
 

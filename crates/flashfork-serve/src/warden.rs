@@ -178,9 +178,9 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 		(threads, warmed) = (true, start(true)?);
 	}
 	let facts = warmed.map_err(Error::other)?;
-	// What has no parent any more has this process; a template with threads accepts no children at all.
+	// What has no parent any more has this process. A template with threads has looked in its own namespace.
 	let is_left = |pid: &i32| *pid != facts.pid && parent_of(*pid) == Some(std::process::id() as i32);
-	if !threads && processes()?.iter().any(is_left) {
+	if processes()?.iter().any(is_left) {
 		return Err(Error::other("it has left a process running, beside all calls: start it in the handler"));
 	}
 	for place in own_places().into_iter().filter(|place| place.is_dir()) {
@@ -199,12 +199,12 @@ fn processes() -> Result<Vec<i32>> {
 	Ok(std::fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// That of a process which has not ended.
+/// That of a process which has not ended, be it with threads but the first.
 fn parent_of(pid: i32) -> Option<i32> {
 	let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-	let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-	fields.next().filter(|state| *state != "Z")?;
-	fields.next()?.parse().ok()
+	let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+	let has_ended = fields.first() == Some(&"Z") && fields.get(17) == Some(&"1");
+	fields.get(1).filter(|_| !has_ended)?.parse().ok()
 }
 
 /// How many kilobytes a process has as its data.

@@ -22,7 +22,7 @@ pub unsafe fn note() {
 	let (mut count, mut pairs) = (0, 0);
 	// SAFETY: as the caller says; structures are locals.
 	unsafe {
-		if libc::waitid(libc::P_ALL, 0, null_mut(), libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) == 0 {
+		if libc::waitid(libc::P_ALL, 0, null_mut(), libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL) == 0 {
 			refuse(
 				c"a child process, which its calls would not have: wait for its end before, or start it in the handler",
 				-1,
