@@ -5,7 +5,7 @@ use crate::connections::Source;
 use crate::error::{ApiError, Result};
 use crate::groups::{Group, Groups};
 use crate::instance::{Instance, TIMED_OUT};
-use crate::lease::{Lease, remove_soon};
+use crate::lease::Lease;
 use crate::locked;
 use crate::machine::{self, Machines};
 use crate::metrics::{End, Metrics};
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -61,7 +61,6 @@ pub struct Pool {
 	/// Callers that may wait for that, and how many there may be.
 	pub queue: Semaphore,
 	pub most_wait: usize,
-	pub made: AtomicU64,
 	pub metrics: Metrics,
 	/// That a function has become warm or cold, or the last slot is taken.
 	pub changed: Notify,
@@ -86,18 +85,10 @@ pub enum Warm {
 	Machine(Arc<machine::Template>),
 }
 
-/// The directory in which a template alone has its name; it goes with it.
-struct Names(Directory);
-
-impl Drop for Names {
-	fn drop(&mut self) {
-		remove_soon(self.0.path().to_owned());
-	}
-}
-
 /// A template of a process, while its warden lives.
 pub struct Warmed {
-	names: Names,
+	/// Where it alone has its name.
+	names: Directory,
 	data: u64,
 	/// The root that it sees.
 	seen: OwnedFd,
@@ -201,13 +192,10 @@ impl Function {
 			let (code, log) = (self.config.code(&pool.state), |bytes: &[u8]| append(&self.log, bytes));
 			return Ok(Warm::Machine(Arc::new(pool.machines.warm(&self.config, template, &code, log).await?)));
 		}
-		let names = warden::names(&pool.state).join(pool.made.fetch_add(1, Relaxed).to_string());
-		let names = Names(Directory::open(names).map_err(ApiError::service)?);
 		let mut config = self.config.clone();
 		config.secrets.clear();
 		let order = Order {
 			state: pool.state.clone(),
-			names: names.0.path().to_owned(),
 			code: config.code(&pool.state),
 			program: pool.programs.of(&config, &warden::task_root(&pool.state))?,
 			shim: pool.shim.clone(),
@@ -243,7 +231,12 @@ impl Function {
 		BufReader::new(told).read_line(&mut answer).await?;
 		let told = serde_json::from_str(&answer).unwrap_or_else(|_| Told::Err("its warden has ended".into()));
 		let data = told.map_err(|why| ApiError::not_ready(format!("the function can't be warmed: {why}")))?;
-		let seen = format!("/proc/{}/root", warden.id().unwrap_or_default());
+		let outer = warden.id().unwrap_or_default();
+		let names = format!("/proc/{outer}/root{}", warden::names(&pool.state).display());
+		let names = Directory::find(names).map_err(ApiError::service)?;
+		let names = names.ok_or_else(|| ApiError::service("a warden without a directory of names"))?;
+		let inner = std::fs::read_to_string(format!("/proc/{outer}/task/{outer}/children"))?;
+		let seen = format!("/proc/{}/root", inner.trim());
 		let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
 		let seen = rustix::fs::open(seen, flags, Mode::empty()).map_err(std::io::Error::from)?;
 		if let Some(group) = &group {
@@ -404,7 +397,7 @@ impl Function {
 		warm: &Warmed,
 		[stream, log]: &[OwnedFd; 2],
 	) -> std::result::Result<Process, TemplateError> {
-		let template = Template::named(&warm.names.0, NAME.parse().expect("it is a name"));
+		let template = Template::named(&warm.names, NAME.parse().expect("it is a name"));
 		let started = Instant::now();
 		let process = template
 			.run()

@@ -10,7 +10,7 @@ use crate::machine::MachineArgs;
 use crate::pool::{Function, Pool};
 use crate::programs::Programs;
 use crate::store::Store;
-use crate::{listen, log, operations, systemd, tls, warden};
+use crate::{listen, log, operations, systemd, tls};
 use flashfork_cgroup::Cgroups;
 use flashfork_terminal::{CliError, output, places};
 use rustix::fs::FlockOperation;
@@ -172,13 +172,6 @@ impl ServeArgs {
 		rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
 			CliError::Unable(format!("another server has {}: end it, or give another --state", state.display()))
 		})?;
-		// Names of templates that have ended with the last server.
-		let names = warden::names(&state);
-		if let Err(e) = fs::remove_dir_all(&names)
-			&& e.kind() != std::io::ErrorKind::NotFound
-		{
-			return Err(file("clear")(e));
-		}
 		// SAFETY: this is the one place that asks, and nothing here takes descriptors by their numbers.
 		let listener = match unsafe { systemd::opened(self.listen) }? {
 			Some(listener) => tokio::net::TcpListener::from_std(listener),
@@ -206,7 +199,6 @@ impl ServeArgs {
 			used: Arc::new(Semaphore::new(self.concurrency as usize)),
 			queue: Semaphore::new(self.queue as usize),
 			most_wait: self.queue as usize,
-			made: Default::default(),
 			changed: Default::default(),
 			metrics: Default::default(),
 		};

@@ -18,8 +18,9 @@ use rustix::process::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::io::{Error, Result, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -28,8 +29,6 @@ use std::process::Stdio;
 #[derive(Serialize, Deserialize)]
 pub struct Order {
 	pub state: PathBuf,
-	/// Where the template has its name, which is [`NAME`].
-	pub names: PathBuf,
 	pub code: PathBuf,
 	pub program: Program,
 	pub shim: PathBuf,
@@ -43,7 +42,8 @@ pub type Told = std::result::Result<u64, String>;
 /// The name of a template, which is alone in its directory.
 pub const NAME: &str = "function";
 
-/// Where these directories are.
+/// Where a template has its name, in memory: in the mounts of the outer process to the end, in those of the inner one
+/// until it is warm.
 pub fn names(state: &Path) -> PathBuf {
 	state.join("names")
 }
@@ -111,6 +111,7 @@ fn inner() -> Result<Option<(u64, i32)>> {
 	std::fs::write("/proc/self/setgroups", "deny")?;
 	std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
 	std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+	see_little(&order)?;
 	let (alive, held) = std::io::pipe()?;
 	// SAFETY: this process has one thread.
 	match unsafe { libc::fork() } {
@@ -149,11 +150,12 @@ fn outer(inside: i32) -> Result<()> {
 }
 
 fn warm(order: &Order) -> Result<(u64, i32)> {
-	see_little(order)?;
+	go_apart(&order.state)?;
 	// The server keeps room for what it sends: see MOST_DESCRIPTORS in pool.rs.
 	let half = getrlimit(Resource::Nofile).maximum.map(|most| most / 2);
 	setrlimit(Resource::Nofile, Rlimit { current: half, maximum: half })?;
-	let names = Directory::open(&order.names).map_err(Error::other)?;
+	let place = names(&order.state);
+	let names = Directory::open(&place).map_err(Error::other)?;
 	std::env::set_current_dir(task_root(&order.state))?;
 	let program = &order.program;
 	let start = |threads| {
@@ -187,8 +189,8 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 		close(&place)?;
 	}
 	// No call is to find it, nor the function to write there by what it has opened.
-	attributes(&order.names, 0, [libc::MOUNT_ATTR_RDONLY, 0])?;
-	unmount(&order.names, UnmountFlags::DETACH)?;
+	attributes(&place, 0, [libc::MOUNT_ATTR_RDONLY, 0])?;
+	unmount(&place, UnmountFlags::DETACH)?;
 	// With threads the template is another process than those that it stands for; no other here has as much.
 	let all = if threads { processes()? } else { vec![facts.pid] };
 	Ok((all.into_iter().filter_map(data_of).max().unwrap_or_default(), facts.pid))
@@ -213,28 +215,35 @@ fn data_of(pid: i32) -> Option<u64> {
 	status.lines().find_map(|line| line.strip_prefix("VmData:")?.split_whitespace().next()?.parse().ok())
 }
 
-/// Leaves nothing that can be written to, and hides what is the server's.
+/// Leaves nothing that can be written to but what is in memory, and hides what is the server's.
 fn see_little(order: &Order) -> Result<()> {
-	let open = |path: &Path| -> Result<OwnedFd> {
-		Ok(rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
-	};
-	let (code, names) = (open(&order.code)?, open(&order.names)?);
-	let tmpfs = |place: &Path| mount("tmpfs", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"size=64m");
-	tmpfs(&order.state)?;
-	// What is unmounted there later goes from clones, too, of which one may be waiting for a caller by then.
-	mount_change(&order.state, MountPropagationFlags::SHARED)?;
-	let again = |directory: &OwnedFd, place: &Path| -> Result<()> {
-		std::fs::DirBuilder::new().recursive(true).mode(0o700).create(place)?;
-		Ok(mount_bind(format!("/proc/self/fd/{}", directory.as_raw_fd()), place)?)
-	};
-	again(&code, &task_root(&order.state))?;
-	again(&names, &order.names)?;
+	let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+	let code = rustix::fs::openat(CWD, &order.code, flags, Mode::empty())?;
+	let tmpfs =
+		|place: &Path, options: &CStr| mount("tmpfs", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options);
+	tmpfs(&order.state, c"size=64m,mode=700")?;
+	let (task, names) = (task_root(&order.state), names(&order.state));
+	for place in [&task, &names] {
+		std::fs::DirBuilder::new().mode(0o700).create(place)?;
+	}
+	mount_bind(format!("/proc/self/fd/{}", code.as_raw_fd()), task)?;
 	attributes(Path::new("/"), libc::AT_RECURSIVE, [libc::MOUNT_ATTR_RDONLY, 0])?;
 	// The template's socket is made there.
-	attributes(&order.names, 0, [0, libc::MOUNT_ATTR_RDONLY])?;
+	tmpfs(&names, c"size=1m,nr_inodes=64,mode=700")?;
 	for place in own_places().into_iter().filter(|place| place.is_dir()) {
-		tmpfs(&place)?;
+		tmpfs(&place, c"size=64m")?;
 	}
+	Ok(())
+}
+
+/// Goes to mounts of the inner process's own.
+fn go_apart(state: &Path) -> Result<()> {
+	// SAFETY: takes a number; this process has one thread.
+	if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+		return Err(failed("make a namespace"));
+	}
+	// What is unmounted there later goes from clones, too, of which one may be waiting for a caller by then.
+	mount_change(state, MountPropagationFlags::SHARED)?;
 	Ok(mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?)
 }
 

@@ -27,7 +27,7 @@ const all = {
 		found.writable = places.filter((place) => attempt(() => fs.writeFileSync(path.join(place, 'left'), '')) === undefined);
 		found.processes = fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name)).length;
 		found.state = fs.readdirSync(event.state).sort();
-		found.names = fs.readdirSync(event.state + '/names/0');
+		found.names = fs.readdirSync(event.state + '/names');
 		found.random = [Math.random(), crypto.randomUUID(), crypto.randomInt(2 ** 40), crypto.randomBytes(8).toString('hex'),
 			crypto.webcrypto.getRandomValues(new Uint32Array(2)).join()];
 		const status = fs.readFileSync('/proc/self/status', 'utf8');

@@ -45,7 +45,7 @@ def look(event, context):
 		except OSError:
 			pass
 	return {**found, "secret": os.environ.get("SECRET"), "writable": writable, "processes": len(processes()),
-			"state": sorted(os.listdir(event["state"])), "names": os.listdir(event["state"] + "/names/0"),
+			"state": sorted(os.listdir(event["state"])), "names": os.listdir(event["state"] + "/names"),
 			"random": [random.random(), float(numpy.random.random())], "user": os.getuid(),
 			"rights": [line.split()[1] for line in open("/proc/self/status") if line.startswith("Cap")]}
 

@@ -5,7 +5,6 @@ use rustix::process::{Pid, Signal};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -202,6 +201,20 @@ fn what_leads_from_one_call_to_another_is_refused() {
 }
 
 #[test]
+fn a_function_that_is_warmed_can_not_fill_the_disk() {
+	let server = Server::start("fill", &[]);
+	let code = tempfile::tempdir().unwrap();
+	let text = "import os\nall = files = 0\nfor place, _, _ in os.walk(os.path.dirname(os.getcwd())):\n try:\n  \
+		with open(place + '/fill', 'wb', 0) as file:\n   while all < 8 << 20: all += file.write(bytes(1 << 16))\n \
+		except OSError: pass\n try:\n  while files < 999:\n   open(f'{place}/{files}', 'x').close()\n   files += 1\n \
+		except OSError: pass\ndef lambda_handler(event, context): return [all, files]\n";
+	fs::write(code.path().join("lambda_function.py"), text).unwrap();
+	server.deploy_from(code.path(), "f", &["--timeout", "20"]).unwrap();
+	let told = server.call("f", &json!({})).0;
+	assert!(told[0].as_u64() <= Some(1 << 20) && told[1].as_u64() < Some(64), "{told}");
+}
+
+#[test]
 fn a_slow_deployment_keeps_no_other_back() {
 	let server = Server::start("slow", &[]);
 	let code = tempfile::tempdir().unwrap();
@@ -249,13 +262,11 @@ fn what_a_warden_begins_ends_with_it_at_any_moment() {
 	let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
 	let word = format!("warden{}", std::process::id());
 	let path = |name: &str| place.path().join(name);
-	for name in ["names", "names/0", "code"] {
-		fs::DirBuilder::new().mode(0o700).create(path(name)).unwrap();
-	}
+	fs::create_dir(path("code")).unwrap();
 	fs::write(path("code/f.py"), "def handler(event, context): pass\n").unwrap();
 	let arguments = ["-m", "awslambdaric", "f.handler"].map(|text| json!({ "Unix": text.as_bytes() }));
 	let order = json!({
-		"state": place.path(), "names": path("names/0"), "code": path("code"),
+		"state": place.path(), "code": path("code"),
 		"program": { "path": *PYTHON, "arguments": arguments, "variables": [], "threads": false },
 		"shim": Path::new(SERVE).with_file_name("libflashfork_preload.so"),
 		"config": { "FunctionName": "f", "Environment": { "Variables": { "WORD": word } } },
@@ -420,10 +431,9 @@ fn what_a_replaced_function_had_goes_with_its_last_call() {
 	server.deploy("f", &["--timeout", "100"]);
 	let call = server.sleeper(&format!("replaced{}", std::process::id()));
 	server.deploy("f", &["--timeout", "100"]);
-	// Its package, and its template's name.
-	let count = || ["code/local:f", "names"].map(|place| fs::read_dir(server.state.join(place)).unwrap().count());
-	assert_eq!(count(), [2, 2]);
+	let packages = || fs::read_dir(server.state.join("code/local:f")).unwrap().count();
+	assert_eq!(packages(), 2);
 	drop(call);
-	until("it stays", || count() == [1, 1]);
+	until("it stays", || packages() == 1);
 	assert_eq!(server.call("f", &json!({ "a": 1 })), (json!({ "a": 1 }), false));
 }
