@@ -5,6 +5,7 @@
 use crate::instance::Instance;
 use crate::locked;
 use crate::usage;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -17,12 +18,22 @@ const LOOK: Duration = Duration::from_secs(2);
 const MOST: u64 = 20;
 
 #[derive(Default)]
-pub struct Parked(Arc<Mutex<Vec<Waiting>>>);
+pub struct Parked(Arc<Mutex<All>>);
+
+#[derive(Default)]
+struct All {
+	waiting: Vec<Waiting>,
+	/// Whether somebody looks at them.
+	watched: bool,
+}
 
 struct Waiting {
 	/// It may be in the making.
 	instance: oneshot::Receiver<Instance>,
 	since: Instant,
+	/// What it had used when it was looked at last, and how often in a row that was too much.
+	used: Option<u64>,
+	busy: u32,
 	_place: OwnedSemaphorePermit,
 }
 
@@ -30,7 +41,7 @@ impl Parked {
 	/// The one that has waited least, which has most in the caches.
 	pub async fn take(&self) -> Option<Instance> {
 		loop {
-			let waiting = locked(&self.0).pop()?;
+			let waiting = locked(&self.0).waiting.pop()?;
 			// One that could not be made gives way to the next, and whoever makes that is told why.
 			if let Some(instance) = waiting.instance.await.ok().filter(Instance::speaks) {
 				return Some(instance);
@@ -39,7 +50,7 @@ impl Parked {
 	}
 
 	pub fn is_empty(&self) -> bool {
-		locked(&self.0).is_empty()
+		locked(&self.0).waiting.is_empty()
 	}
 
 	/// Has one wait, until there is no call for it in time; gives it back where there is no place.
@@ -54,36 +65,49 @@ impl Parked {
 	pub fn place(&self, places: &Arc<Semaphore>) -> Option<oneshot::Sender<Instance>> {
 		let place = places.clone().try_acquire_owned().ok()?;
 		let (sender, instance) = oneshot::channel();
-		let since = Instant::now();
-		locked(&self.0).push(Waiting { instance, since, _place: place });
-		tokio::spawn(watch(Arc::downgrade(&self.0), since));
+		let mut all = locked(&self.0);
+		all.waiting.push(Waiting { instance, since: Instant::now(), used: None, busy: 0, _place: place });
+		if !std::mem::replace(&mut all.watched, true) {
+			tokio::spawn(watch(Arc::downgrade(&self.0)));
+		}
 		Some(sender)
 	}
 }
 
-/// Ends one that has waited since then when it was in vain, or when it goes on to compute.
-async fn watch(all: Weak<Mutex<Vec<Waiting>>>, since: Instant) {
-	let (mut before, mut busy) = (None, 0);
-	while since.elapsed() < PATIENCE && busy < 2 {
+/// Ends those that have waited in vain, or that go on to compute, while any wait.
+async fn watch(all: Weak<Mutex<All>>) {
+	loop {
 		tokio::time::sleep(LOOK).await;
-		let Some(all) = all.upgrade() else { return };
-		let known = match locked(&all).iter_mut().find(|waiting| waiting.since == since) {
-			Some(waiting) => waiting.known(),
-			None => return,
+		let known: Vec<_> = {
+			let Some(all) = all.upgrade() else { return };
+			let mut all = locked(&all);
+			all.waiting.retain(|one| one.since.elapsed() < PATIENCE);
+			all.watched = !all.waiting.is_empty();
+			if !all.watched {
+				return;
+			}
+			all.waiting.iter_mut().filter_map(|one| Some((one.since, one.known()?))).collect()
 		};
-		let Some(known) = known else { continue };
-		let Ok(used) = tokio::task::spawn_blocking(move || known.used()).await else { return };
-		let idles = used.is_some_and(|used| before.is_none_or(|before| used <= before + MOST));
-		(before, busy) = (used, if idles { 0 } else { busy + 1 });
+		let (since, clones): (Vec<_>, Vec<_>) = known.into_iter().unzip();
+		// It fails when the server ends.
+		let used = tokio::task::spawn_blocking(move || usage::used(&clones)).await.unwrap_or_default();
+		let used: BTreeMap<_, _> = since.into_iter().zip(used).collect();
+		let Some(all) = all.upgrade() else { return };
+		locked(&all).waiting.retain_mut(|one| used.get(&one.since).is_none_or(|used| one.goes_on(*used)));
 	}
-	let Some(all) = all.upgrade() else { return };
-	if busy > 1 {
-		info!("a clone that computes while it waits for a call is ended");
-	}
-	locked(&all).retain(|waiting| waiting.since != since);
 }
 
 impl Waiting {
+	/// Whether it may wait on, having used that much.
+	fn goes_on(&mut self, used: Option<u64>) -> bool {
+		let idles = used.is_some_and(|used| self.used.is_none_or(|before| used <= before + MOST));
+		(self.used, self.busy) = (used, if idles { 0 } else { self.busy + 1 });
+		if self.busy > 1 {
+			info!("a clone that computes while it waits for a call is ended");
+		}
+		self.busy < 2
+	}
+
 	/// Of a process that has been made.
 	fn known(&mut self) -> Option<usage::Clone> {
 		let instance = self.instance.try_recv().ok()?;
@@ -93,5 +117,17 @@ impl Waiting {
 		// Received when a call takes it.
 		let _ = sender.send(instance);
 		known
+	}
+}
+
+#[cfg(test)]
+mod tests {
+	use super::*;
+
+	#[tokio::test]
+	async fn all_that_wait_are_looked_at_by_one() {
+		let (parked, places) = (Parked::default(), Arc::new(Semaphore::new(9)));
+		let _senders = [(); 9].map(|()| parked.place(&places).unwrap());
+		assert_eq!(Arc::weak_count(&parked.0), 1);
 	}
 }

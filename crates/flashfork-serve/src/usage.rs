@@ -1,7 +1,8 @@
-//! What a clone uses of the processors.
+//! What clones use of the processors.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{read_dir, read_link, read_to_string};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A clone below a warden, by the inode of its connection, which it has open as long as it speaks.
 #[derive(Clone, Copy)]
@@ -10,38 +11,57 @@ pub struct Clone {
 	pub socket: u64,
 }
 
-impl Clone {
-	/// Hundredths of a second that all in its namespace have used; `None` if it is not found.
-	pub fn used(self) -> Option<u64> {
-		let namespace = find(self.warden, &format!("socket:[{}]", self.socket))?;
-		Some(used(self.warden, &namespace, false) * 100 / rustix::param::clock_ticks_per_second())
+/// Hundredths of a second that all in the namespace of each have used; `None` of one that is not found. All processes
+/// are looked at once, however many clones there are.
+pub fn used(clones: &[Clone]) -> Vec<Option<u64>> {
+	let mut all = Vec::new();
+	let wardens: BTreeSet<_> = clones.iter().map(|clone| clone.warden).collect();
+	wardens.into_iter().for_each(|warden| walk(warden, None, &mut all));
+	// Of those that have it open the first, which the others are below.
+	let sockets: BTreeMap<_, _> =
+		all.iter().rev().flat_map(|one| one.sockets.iter().map(move |socket| (socket, one))).collect();
+	let namespace = |clone: &Clone| sockets.get(&clone.socket)?.namespace.as_ref();
+	let mut ticks: BTreeMap<_, u64> = clones.iter().filter_map(namespace).map(|namespace| (namespace, 0)).collect();
+	// In whose namespace each is, or below one that is.
+	let mut places: Vec<Option<&PathBuf>> = Vec::new();
+	for one in &all {
+		let place = one.above.and_then(|above| places[above]).or(one.namespace.as_ref());
+		let place = place.filter(|place| ticks.contains_key(place));
+		if let Some(sum) = place.and_then(|place| ticks.get_mut(place)) {
+			*sum += one.ticks;
+		}
+		places.push(place);
 	}
+	let second = rustix::param::clock_ticks_per_second();
+	clones.iter().map(|clone| Some(ticks.get(namespace(clone)?)? * 100 / second)).collect()
 }
 
-/// The namespace of a process that has this open, of all below one.
-fn find(process: u32, socket: &str) -> Option<PathBuf> {
+struct Process {
+	/// The place of its parent, which comes before it.
+	above: Option<usize>,
+	/// That of processes, if it can be seen.
+	namespace: Option<PathBuf>,
+	/// By their inodes.
+	sockets: Vec<u64>,
+	/// Ticks of the clock that it has used, and its children that it has waited for.
+	ticks: u64,
+}
+
+/// Finds one, and all below it.
+fn walk(process: u32, above: Option<usize>, all: &mut Vec<Process>) {
 	let files = read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-	match files.filter_map(|file| read_link(file.path()).ok()).any(|file| file.as_os_str() == socket) {
-		true => namespace(process),
-		false => children(process).find_map(|child| find(child, socket)),
-	}
-}
-
-fn namespace(process: u32) -> Option<PathBuf> {
-	read_link(format!("/proc/{process}/ns/pid")).ok()
-}
-
-/// Ticks of the clock that all below a process have used that are in a namespace, or below one that is.
-fn used(process: u32, of: &Path, is_in: bool) -> u64 {
-	let is_in = is_in || namespace(process).as_deref() == Some(of);
-	let below: u64 = children(process).map(|child| used(child, of, is_in)).sum();
-	if !is_in {
-		return below;
-	}
+	let socket = |file: PathBuf| file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
 	let stat = read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
 	// `proc_pid_stat(5)`: utime to cstime; the name before them may have any characters.
 	let fields = stat.rsplit_once(')').unwrap_or_default().1.split_whitespace();
-	below + fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>()
+	let place = all.len();
+	all.push(Process {
+		above,
+		namespace: read_link(format!("/proc/{process}/ns/pid")).ok(),
+		sockets: files.filter_map(|file| socket(read_link(file.path()).ok()?)).collect(),
+		ticks: fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum(),
+	});
+	children(process).for_each(|child| walk(child, Some(place), all));
 }
 
 fn children(process: u32) -> impl Iterator<Item = u32> {
