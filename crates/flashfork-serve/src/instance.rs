@@ -41,7 +41,7 @@ pub struct Instance {
 /// What runs: dropped, it ends.
 pub enum Body {
 	/// A process, its descriptor, which tells of its end, and what its use of processors is known by.
-	Process(Process, AsyncFd<OwnedFd>, usage::Clone),
+	Process(Process, AsyncFd<OwnedFd>, usage::Process),
 	/// A virtual machine.
 	Machine(Running),
 }
@@ -101,7 +101,7 @@ impl Instance {
 	/// A process, with the source of its connections.
 	pub fn of_process(
 		process: Process,
-		known: usage::Clone,
+		known: usage::Process,
 		group: Option<Group>,
 		source: Source,
 		log: PipeReader,
@@ -183,11 +183,11 @@ impl Instance {
 		self.line.has_begun()
 	}
 
-	/// What its use of processors is known by; a machine's is its VM daemon's.
-	pub fn usage(&self) -> Option<usage::Clone> {
+	/// What its use of processors is known by; `None` of a machine whose process isn't seen from here.
+	pub fn usage(&self) -> Option<usage::Known> {
 		match &self.body {
-			Body::Process(_, _, known) => Some(*known),
-			Body::Machine(_) => None,
+			Body::Process(_, _, known) => Some(usage::Known::Process(*known)),
+			Body::Machine(running) => running.usage,
 		}
 	}
 

@@ -108,8 +108,8 @@ impl Waiting {
 		self.busy < 2
 	}
 
-	/// Of a process that has been made.
-	fn known(&mut self) -> Option<usage::Clone> {
+	/// Of one that has been made.
+	fn known(&mut self) -> Option<usage::Known> {
 		let instance = self.instance.try_recv().ok()?;
 		let known = instance.usage();
 		let (sender, receiver) = oneshot::channel();

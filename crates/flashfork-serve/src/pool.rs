@@ -374,7 +374,7 @@ impl Function {
 			let group = pool.groups.as_ref().map(of_call).transpose()?;
 			let (source, theirs) = Source::new(group.as_ref().map(Group::door).transpose()?)?;
 			let (reader, writer) = std::io::pipe()?;
-			let known = usage::Clone {
+			let known = usage::Process {
 				warden: warm.warden.id().unwrap_or_default(),
 				socket: rustix::fs::fstat(&theirs).map_err(ApiError::service)?.st_ino,
 			};

@@ -148,9 +148,9 @@ impl Owned {
 		self,
 		path: &str,
 		body: &impl Serialize,
-	) -> std::result::Result<Owned, Refusal> {
+	) -> std::result::Result<(T, Owned), Refusal> {
 		let (path, body) = (format!("/v1/{path}"), serde_json::json!(body));
-		let made = tokio::spawn(async move { self.daemon.post::<T>(&path, &body).await.map(|_| self) });
+		let made = tokio::spawn(async move { self.daemon.post::<T>(&path, &body).await.map(|made| (made, self)) });
 		made.await.unwrap_or_else(|e| Err(Refusal::Other(e.to_string())))
 	}
 

@@ -7,6 +7,7 @@ use super::{Gone, Machines, Owned, Template};
 use crate::error::{self, ApiError};
 use crate::instance::{Body, Instance};
 use crate::runtime::{self, Line};
+use crate::usage::Known;
 use flashfork_proto::agent::MAX_DIALED;
 use flashfork_proto::api::{Clone, CreateClones};
 use flashfork_proto::function::{MAX_FRAME, Said};
@@ -26,6 +27,7 @@ const MOST_STREAMS: usize = MAX_DIALED / 2;
 pub struct Running {
 	state: watch::Receiver<State>,
 	control: Mutex<WriteHalf<DuplexStream>>,
+	pub usage: Option<Known>,
 	kill: Option<oneshot::Sender<()>>,
 }
 
@@ -82,12 +84,14 @@ impl Machines {
 			let _held = held;
 			let body = CreateClones { name: Some(name.clone()), ..super::one_clone() };
 			let daemon = owned.daemon.clone();
-			let clone = match owned.make::<Vec<Clone>>(&format!("templates/{}/clones", template.name), &body).await {
-				Ok(clone) => clone,
-				Err(Refusal::Absent(_)) => return Ok(Err(Gone)),
-				Err(refusal) => return Err(refusal.into()),
-			};
-			let made = attach(&daemon, &name, template.ports, clone).await;
+			let (clones, clone) =
+				match owned.make::<Vec<Clone>>(&format!("templates/{}/clones", template.name), &body).await {
+					Ok(clone) => clone,
+					Err(Refusal::Absent(_)) => return Ok(Err(Gone)),
+					Err(refusal) => return Err(refusal.into()),
+				};
+			let usage = clones.first().map(|clone| Known::Machine(clone.pid)).filter(|known| known.used().is_some());
+			let made = attach(&daemon, &name, template.ports, clone, usage).await;
 			made.map(Ok).map_err(|e| ApiError::service(format!("the clone for the call can't be used: {e}")))
 		});
 		made.await.map_err(ApiError::service)?
@@ -95,14 +99,14 @@ impl Machines {
 }
 
 /// Connects to the runtime in a clone that has this name.
-pub async fn attach(daemon: &Daemon, name: &str, ports: Ports, clone: Owned) -> Result<Instance> {
+async fn attach(daemon: &Daemon, name: &str, ports: Ports, clone: Owned, usage: Option<Known>) -> Result<Instance> {
 	let (heard, control) = split(Agent::connect(daemon, name).await?.dial(ports.messages).await?);
 	let (log, printed) = std::io::pipe()?;
 	let (asks, asked) = mpsc::channel(MOST_STREAMS);
 	let (tells, state) = watch::channel(State::Runs(0));
 	let (kill, killed) = oneshot::channel();
 	tokio::spawn(attend(clone, heard, Sender::from_owned_fd(printed.into())?, asks, tells, killed));
-	let running = Running { state, control: Mutex::new(control), kill: Some(kill) };
+	let running = Running { state, control: Mutex::new(control), usage, kill: Some(kill) };
 	let place = Place { daemon: daemon.clone(), clone: name.to_owned(), port: ports.streams };
 	Instance::new(Body::Machine(running), log, |line| serve(place, asked, line))
 }
@@ -173,5 +177,35 @@ async fn serve(place: Place, mut asked: mpsc::Receiver<()>, line: Arc<Line>) {
 			Some(()) = open.next() => {}
 			else => return,
 		}
+	}
+}
+
+#[cfg(test)]
+mod tests {
+	use super::*;
+	use crate::parked::Parked;
+	use tokio::process::Command;
+
+	/// One whose machine is run by this process.
+	fn instance(process: u32) -> Instance {
+		let (state, control) = (watch::channel(State::Runs(0)).1, split(tokio::io::duplex(1).0).1);
+		let running = Running { state, control: Mutex::new(control), usage: Some(Known::Machine(process)), kill: None };
+		Instance::new(Body::Machine(running), std::io::pipe().unwrap().0, |_| std::future::pending()).unwrap()
+	}
+
+	#[tokio::test]
+	async fn a_machine_that_computes_while_it_waits_is_ended() {
+		let run = |program| Command::new("sh").args(["-c", program]).kill_on_drop(true).spawn().unwrap();
+		let all = ["exec sleep 1000", "while :; do :; done"].map(run);
+		let [idles, computes] = all.each_ref().map(|process| process.id().unwrap());
+		let (parked, places) = (Parked::default(), Arc::new(tokio::sync::Semaphore::new(2)));
+		for process in [idles, computes] {
+			assert!(parked.put(&places, instance(process)).is_none());
+		}
+		while places.available_permits() == 0 {
+			tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+		}
+		let left = parked.take().await.unwrap();
+		assert!(matches!(left.usage(), Some(Known::Machine(process)) if process == idles));
 	}
 }

@@ -41,14 +41,15 @@ impl Machines {
 		let name = self.name();
 		let body = CreateClones { name: Some(name.clone()), ..one_clone() };
 		let path = format!("templates/{of}/clones");
-		let clone = self.owned("clones", &name, None).make::<Vec<Clone>>(&path, &body).await?;
+		let (_, clone) = self.owned("clones", &name, None).make::<Vec<Clone>>(&path, &body).await?;
 		let failed = |why| ApiError::not_ready(format!("the function can't be warmed in a clone of {of}: {why}"));
 		// What it asks for, a call or to be heard on its failure, each clone does.
 		let ports = self.begin(&name, config, code, print).await.map_err(|e| failed(e.to_string()))?;
 		let made = self.name();
 		let body = serde_json::json!({ "count": 0, "template": made });
 		let body: ForkClone = serde_json::from_value(body).map_err(ApiError::service)?;
-		let owned = self.owned("templates", &made, None).make::<Forked>(&format!("clones/{name}/fork"), &body).await?;
+		let (_, owned) =
+			self.owned("templates", &made, None).make::<Forked>(&format!("clones/{name}/fork"), &body).await?;
 		clone.remove().await;
 		Ok(Template { name: made, ports, _owned: owned })
 	}
