@@ -159,22 +159,24 @@ struct Place {
 
 impl Place {
 	/// Serves the next that waits.
-	async fn answer(&self, line: Arc<Line>) {
-		let stream = async { Agent::connect(&self.daemon, &self.clone).await?.dial(self.port).await };
-		match stream.await {
-			Ok(stream) => runtime::serve(stream, line).await,
-			Err(e) => warn!(clone = self.clone, "a request of the runtime's is not heard: {e}"),
-		}
+	async fn answer(&self, line: Arc<Line>) -> Result<()> {
+		let stream = Agent::connect(&self.daemon, &self.clone).await?.dial(self.port).await?;
+		runtime::serve(stream, line).await;
+		Ok(())
 	}
 }
 
 /// Serves all connections of a runtime, until that has ended.
 async fn serve(place: Place, mut asked: mpsc::Receiver<()>, line: Arc<Line>) {
-	let mut open = FuturesUnordered::new();
+	let (mut open, mut told) = (FuturesUnordered::new(), false);
 	loop {
 		tokio::select! {
 			Some(()) = asked.recv(), if open.len() < MOST_STREAMS => open.push(place.answer(line.clone())),
-			Some(()) = open.next() => {}
+			// Said once of a guest, which can have it so as often as it likes.
+			Some(done) = open.next() => if let (Err(e), false) = (done, told) {
+				warn!(clone = place.clone, "a request of the runtime's is not heard: {e}");
+				told = true;
+			},
 			else => return,
 		}
 	}
@@ -185,6 +187,7 @@ mod tests {
 	use super::*;
 	use crate::parked::Parked;
 	use tokio::process::Command;
+	use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
 	/// One whose machine is run by this process.
 	fn instance(process: u32) -> Instance {
@@ -207,5 +210,20 @@ mod tests {
 		}
 		let left = parked.take().await.unwrap();
 		assert!(matches!(left.usage(), Some(Known::Machine(process)) if process == idles));
+	}
+
+	#[tokio::test]
+	async fn a_guest_whose_requests_fail_is_one_line_of_the_log() {
+		let (said, log) = std::io::pipe().unwrap();
+		let lines = tracing_subscriber::fmt::layer().with_writer(Arc::new(log));
+		let lines = tracing_subscriber::registry().with(lines).set_default();
+		let (asks, asked) = mpsc::channel(9);
+		(0..9).for_each(|_| asks.try_send(()).unwrap());
+		drop(asks);
+		let daemon = Daemon { socket: "/nobody/listens".into() };
+		serve(Place { daemon, clone: "c".into(), port: 1 }, asked, Arc::default()).await;
+		drop(lines);
+		let said = std::io::read_to_string(said).unwrap();
+		assert_eq!(said.matches("is not heard").count(), 1, "{said}");
 	}
 }
