@@ -23,7 +23,8 @@ pub const MOST_PACKAGE: usize = 70 << 20;
 /// Kilobytes of all calls' and events', and of all packages', so that neither takes the others' room.
 const CALLS: usize = 128 << 10;
 const PACKAGES: usize = 2 * (MOST_PACKAGE >> 10);
-/// Of all answers that clients have not read yet. Not the calls' own: these would wait for their answers with it.
+/// Of all answers that clients have not read yet, of calls and of what only reads: neither takes the others' room. Not
+/// the calls' own: these would wait for their answers with it.
 const ANSWERS: usize = 128 << 10;
 /// Bytes of an answer that is not counted: each connection has one.
 const SMALL: u64 = 64 << 10;
@@ -33,6 +34,7 @@ pub struct Bodies {
 	calls: Arc<Semaphore>,
 	packages: Arc<Semaphore>,
 	answers: Arc<Semaphore>,
+	reads: Arc<Semaphore>,
 }
 
 /// An answer with its memory.
@@ -56,8 +58,9 @@ async fn room(of: &Arc<Semaphore>, len: usize, full: &str) -> Result<OwnedSemaph
 
 impl Default for Bodies {
 	fn default() -> Bodies {
-		let [calls, packages, answers] = [CALLS, PACKAGES, ANSWERS].map(|most| Arc::new(Semaphore::new(most)));
-		Bodies { calls, packages, answers }
+		let all = [CALLS, PACKAGES, ANSWERS, ANSWERS].map(|most| Arc::new(Semaphore::new(most)));
+		let [calls, packages, answers, reads] = all;
+		Bodies { calls, packages, answers, reads }
 	}
 }
 
@@ -96,10 +99,10 @@ impl Bodies {
 		Ok((whole.into(), room))
 	}
 
-	/// Memory for an answer, before that is made.
-	pub async fn room_for_answer(&self) -> Result<OwnedSemaphorePermit> {
+	/// Memory for an answer, before that is made; of a request that only `reads` or of a call.
+	pub async fn room_for_answer(&self, reads: bool) -> Result<OwnedSemaphorePermit> {
 		let full = "answers that clients don't read have as much memory as they may; try again later";
-		room(&self.answers, MOST, full).await
+		room(if reads { &self.reads } else { &self.answers }, MOST, full).await
 	}
 
 	/// Has an answer's memory count until its client has read it, or is cut off. It may be `reserved`; else, or where
@@ -111,11 +114,31 @@ impl Bodies {
 		let (parts, body) = response.into_parts();
 		let bytes = to_bytes(body, usize::MAX).await.map_err(ApiError::service)?;
 		let len = kilobytes(bytes.len()).min(ANSWERS);
+		let of = reserved.as_ref().map_or(&self.answers, OwnedSemaphorePermit::semaphore).clone();
 		let mut room = match reserved.filter(|room| room.num_permits() >= len) {
 			Some(room) => room,
-			None => self.answers.clone().acquire_many_owned(len as u32).await.map_err(ApiError::service)?,
+			None => of.acquire_many_owned(len as u32).await.map_err(ApiError::service)?,
 		};
 		drop(room.split(room.num_permits() - len));
 		Ok(Response::from_parts(parts, Bytes::from_owner(Held(bytes, room)).into()))
+	}
+}
+
+#[cfg(test)]
+mod tests {
+	use super::*;
+	use futures_util::FutureExt;
+
+	#[tokio::test]
+	async fn calls_do_not_wait_for_what_readers_have_not_read() {
+		let bodies = Bodies::default();
+		let mut read = Vec::new();
+		while bodies.reads.available_permits() >= kilobytes(MOST) {
+			let room = bodies.room_for_answer(true).await.unwrap();
+			read.push(bodies.hold(Response::new(vec![0; MOST].into()), Some(room)).await.unwrap());
+		}
+		assert!(bodies.room_for_answer(false).now_or_never().is_some_and(|room| room.is_ok()));
+		let longer = Response::new(vec![0; MOST + 1].into());
+		assert!(bodies.hold(longer, Some(bodies.reads.clone().try_acquire_owned().unwrap())).now_or_never().is_none());
 	}
 }

@@ -221,9 +221,9 @@ async fn answer(
 	parts.extensions.insert(Room(room.clone()));
 	// What is read can be read again. A call that another node answers holds no slot here meanwhile.
 	let reserved = match right {
-		Right::Read => Some(server.bodies.room_for_answer().await?),
+		Right::Read => Some(server.bodies.room_for_answer(true).await?),
 		Right::Invoke if server.cluster.is_some() => {
-			drop(server.bodies.room_for_answer().await?);
+			drop(server.bodies.room_for_answer(false).await?);
 			None
 		}
 		_ => None,
