@@ -172,7 +172,9 @@ impl Cluster {
 			let order = order();
 			let subject = wire::run(&order.owner, &order.function);
 			match self.ask_for(function, subject, &order, call).await? {
-				Heard::Full => {}
+				// Of one that parts nothing more is asked.
+				Heard::Full if self.doubt(function).is_none() => {}
+				Heard::Full => break,
 				heard => return Ok(heard),
 			}
 		}

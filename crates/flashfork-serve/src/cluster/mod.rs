@@ -127,13 +127,15 @@ pub struct Cluster {
 	/// Calls that may run at a time.
 	slots: u32,
 	draining: watch::Sender<bool>,
+	/// Whether functions are offered no more, which comes a while after that.
+	parted: watch::Sender<bool>,
 	/// Calls of other nodes and events, until what has come of them is told or recorded.
 	open: watch::Sender<usize>,
 	/// For each call of another node's what ends it by its going.
 	callers: Mutex<BTreeMap<String, oneshot::Sender<()>>>,
 	/// Functions that another node is asked to warm, too.
 	growing: Mutex<BTreeSet<String>>,
-	/// Functions of which a call has met with silence: until when, and who has answered since.
+	/// Functions of which a call has met with silence, or a node parts: until when, and who has answered since.
 	doubts: Mutex<BTreeMap<String, (Instant, Option<String>)>>,
 	/// Calls that have begun here.
 	calls: AtomicU64,
@@ -175,6 +177,7 @@ impl Cluster {
 			queue,
 			slots,
 			draining: watch::Sender::new(false),
+			parted: watch::Sender::new(false),
 			open: watch::Sender::new(0),
 			callers: Mutex::default(),
 			growing: Mutex::default(),
@@ -192,6 +195,7 @@ impl Cluster {
 		let own = |what: &str| wire::own(&self.node, what);
 		let gone = self.client.subscribe(own("gone.*")).await?;
 		let bids = self.client.subscribe(wire::bid("*", "*")).await?;
+		let parts = self.client.subscribe(wire::part("*", "*")).await?;
 		let telling = self.clone();
 		let service = self.client.service_builder().description(format!("node {}", self.node));
 		let service = service
@@ -205,6 +209,7 @@ impl Cluster {
 		let drain = endpoint("drain").await?.map(message);
 		tokio::spawn(self.clone().obey(gone, Self::gone));
 		tokio::spawn(self.clone().obey(bids, Self::bid_for));
+		tokio::spawn(self.clone().obey(parts, Self::parts));
 		tokio::spawn(self.clone().obey(run, Self::run_for));
 		tokio::spawn(self.clone().obey(warm, Self::warm_for));
 		let draining = self.clone().obey(drain, Self::drain_for);
@@ -254,6 +259,9 @@ impl Cluster {
 	/// Takes no new calls and events from now on, and returns when none runs any more and all is said of them.
 	async fn drain(&self) {
 		self.draining.send_replace(true);
+		// Without NATS nobody hears it, and nobody asks.
+		let _ = timeout(wire::PATIENCE, self.part()).await;
+		self.parted.send_replace(true);
 		// What waits here for a slot comes first. Each call ends by its function's limit.
 		let _ = self.pool.slots.acquire_many(self.slots).await;
 		let _ = self.open.subscribe().wait_for(|open| *open == 0).await;

@@ -26,6 +26,11 @@ pub fn bid(owner: &str, function: &str) -> String {
 	format!("flashfork.bid.{owner}.{function}")
 }
 
+/// Where all nodes are told that one is about to take no more calls of a function.
+pub fn part(owner: &str, function: &str) -> String {
+	format!("flashfork.part.{owner}.{function}")
+}
+
 /// Where one node alone is asked.
 pub fn own(node: &str, what: &str) -> String {
 	format!("flashfork.node.{node}.{what}")

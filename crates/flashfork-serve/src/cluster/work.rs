@@ -6,6 +6,7 @@ use super::{Call, Cluster};
 use crate::error::{ApiError, Result};
 use crate::locked;
 use crate::pool::{Function, Outcome, uuid};
+use crate::store::Config;
 use async_nats::{Message, Subject, Subscriber};
 use axum::body::Bytes;
 use axum::http::{HeaderValue, StatusCode};
@@ -16,7 +17,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// The queue group of nodes where a function is warm.
 const GROUP: &str = "flashfork";
@@ -142,6 +143,29 @@ impl Cluster {
 		self.say(&reply, None, &bid, Bytes::new()).await;
 	}
 
+	/// Has nodes ask elsewhere for what is warm here. What goes to this node by another NATS server just when it listens
+	/// no more would be lost there.
+	pub async fn part(&self) -> Result<()> {
+		let warm: Vec<_> = locked(&self.functions).values().filter(|function| function.is_warm()).cloned().collect();
+		for Config { owner, function_name: name, .. } in warm.iter().map(|function| &function.config) {
+			let order = Order::new(String::new(), owner, name);
+			wire::send(&self.client, wire::part(owner, name), None, &order, Bytes::new()).await?;
+		}
+		self.client.flush().await.map_err(wire::away)?;
+		// What they have asked before that is here by then.
+		sleep(SIGN).await;
+		Ok(())
+	}
+
+	/// Does so, for longer than that node's subscriptions stay.
+	pub async fn parts(self: Arc<Self>, message: Message) {
+		let Some(order) = wire::read::<Order>(&message) else { return };
+		let until = Instant::now() + PATIENCE;
+		let mut doubts = locked(&self.doubts);
+		let doubt = doubts.entry(format!("{}:{}", order.owner, order.function)).or_insert((until, None));
+		doubt.0 = until.max(doubt.0);
+	}
+
 	/// Ends a call of which the last token of the subject tells that nobody waits for it.
 	pub async fn gone(self: Arc<Self>, message: Message) {
 		let token = message.subject.rsplit('.').next().unwrap_or_default();
@@ -200,20 +224,20 @@ impl Cluster {
 		let _ = timeout(PATIENCE, said).await;
 	}
 
-	/// Offers each function that is warm here, while this node takes calls and slots are free.
+	/// Offers each function that is warm here, until this node has parted, while slots are free.
 	pub async fn offer(self: Arc<Self>) {
 		let mut offers: BTreeMap<String, Offer> = BTreeMap::new();
-		let mut draining = self.draining.subscribe();
+		let mut parted = self.parted.subscribe();
 		loop {
 			let slots = self.pool.slots.available_permits();
-			let warm: BTreeMap<_, _> = match self.is_draining() {
+			let warm: BTreeMap<_, _> = match *self.parted.borrow() {
 				true => BTreeMap::new(),
 				false => {
 					locked(&self.functions).clone().into_iter().filter(|(_, function)| function.is_warm()).collect()
 				}
 			};
 			offers.retain(|name, offer| warm.get(name).is_some_and(|now| Arc::ptr_eq(now, &offer.function)));
-			for (name, function) in warm.into_iter().filter(|_| slots > 0) {
+			for (name, function) in warm.into_iter().filter(|_| slots > 0 || self.is_draining()) {
 				let offer = offers.entry(name).or_insert_with(|| Offer {
 					function,
 					spent: Arc::new(true.into()),
@@ -234,7 +258,7 @@ impl Cluster {
 				() = self.pool.changed.notified() => {}
 				// In its turn, behind callers who wait here.
 				_ = self.pool.slots.acquire(), if slots == 0 => {}
-				_ = draining.changed() => {}
+				_ = parted.changed() => {}
 			}
 		}
 	}

@@ -11,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 /// What is a template's alone: two calls in clones of one answer alike.
 fn born(server: &Server) -> Value {
@@ -403,28 +404,46 @@ fn what_a_node_was_asked_is_told_and_recorded_before_it_ends() {
 	assert_eq!(log.matches(&format!("START RequestId: {id}")).count(), 2, "{log}");
 }
 
+/// Has clients, of which each pauses longer, ask a node until so many calls are answered, and while something happens
+/// then. Slots may be taken.
+fn no_call_is_lost(node: &Server, (clients, pause): (u64, u64), calls: usize, while_this: impl FnOnce()) {
+	let (answered, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+	let ask = &|n| {
+		while !over.load(Relaxed) {
+			std::thread::sleep(Duration::from_millis(pause * n));
+			let (status, _, why) = status_of(node, &json!({ "n": 1 }));
+			assert!([200, 429].contains(&status), "{status} {why}");
+			answered.fetch_add(usize::from(status == 200), Relaxed);
+		}
+	};
+	std::thread::scope(|scope| {
+		let all: Vec<_> = (0..clients).map(|n| scope.spawn(move || ask(n))).collect();
+		let goes_on = || all.iter().any(|one| !one.is_finished());
+		until("it stands still", || answered.load(Relaxed) > calls || !goes_on());
+		while_this();
+		over.store(true, Relaxed);
+	});
+}
+
 #[test]
 fn no_call_is_lost_as_last_slots_are_taken_or_a_node_is_drained() {
 	let nats = Nats::start("last", "");
 	let [mut one, two] = nats.nodes("last", &["--concurrency", "4", "--queue", "0"]);
 	one.deploy("f", &["--timeout", "20"]);
 	assert!(nats.cluster(&["drain", "n2"]).status.success());
-	let (answered, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-	let ask = || {
-		while !over.load(Relaxed) {
-			let (status, _, why) = status_of(&two, &json!({ "n": 1 }));
-			assert!([200, 429].contains(&status), "{status} {why}");
-			answered.fetch_add(usize::from(status == 200), Relaxed);
-		}
-	};
-	std::thread::scope(|scope| {
-		let all = [(); 8].map(|()| scope.spawn(ask));
-		let goes_on = || all.iter().any(|one| !one.is_finished());
-		until("it stands still", || answered.load(Relaxed) > 1500 || !goes_on());
+	no_call_is_lost(&two, (8, 0), 1500, || {
 		signal(one.process.id(), "-TERM");
 		assert!(one.process.wait().unwrap().success());
-		over.store(true, Relaxed);
 	});
+}
+
+#[test]
+fn no_call_is_lost_between_nats_servers_as_the_last_node_of_one_is_drained() {
+	let [near, far] = Nats::far("far");
+	let [one, two] = [near.node("far", "n1", &[]), far.node("far", "n2", &[])];
+	one.deploy("f", &["--timeout", "20"]);
+	assert!(far.cluster(&["drain", "n2"]).status.success());
+	no_call_is_lost(&two, (12, 17), 60, || assert!(near.cluster(&["drain", "n1"]).status.success()));
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 use crate::common::{SERVE, Server, until};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 /// A NATS server, killed at the end of its test.
 pub struct Nats {
@@ -32,6 +34,16 @@ impl Nats {
 			Nats::run(directory(&format!("{name}-{i}")), *port, &format!("server_name: s{i}\n{cluster}"))
 		};
 		ports.iter().enumerate().map(one).collect()
+	}
+
+	/// Two of a cluster: what the first says to the second comes a tenth of a second late.
+	pub fn far(name: &str) -> [Nats; 2] {
+		let near = free_port();
+		[(near, near), (free_port(), late(near))].map(|(own, other)| {
+			let routes = format!("listen: \"127.0.0.1:{own}\", routes: [nats-route://127.0.0.1:{other}]");
+			let config = format!("server_name: s{own}\ncluster {{ name: c, {routes} }}");
+			Nats::run(directory(&format!("{name}-{own}")), free_port(), &config)
+		})
 	}
 
 	fn run(directory: PathBuf, port: u16, config: &str) -> Nats {
@@ -150,6 +162,33 @@ fn directory(name: &str) -> PathBuf {
 /// One that nobody has now.
 fn free_port() -> u16 {
 	TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Another port for what listens on this one, by which that is heard late.
+fn late(port: u16) -> u16 {
+	let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+	let own = listener.local_addr().unwrap().port();
+	std::thread::spawn(move || {
+		for mut here in listener.incoming().flatten() {
+			let mut there = TcpStream::connect(("127.0.0.1", port)).unwrap();
+			let (mut from, mut to) = (there.try_clone().unwrap(), here.try_clone().unwrap());
+			std::thread::spawn(move || std::io::copy(&mut here, &mut there));
+			let (sender, receiver) = channel();
+			std::thread::spawn(move || {
+				let mut bytes = [0; 1 << 16];
+				while let Ok(count @ 1..) = from.read(&mut bytes) {
+					sender.send((Instant::now() + Duration::from_millis(100), bytes[..count].to_vec())).unwrap();
+				}
+			});
+			std::thread::spawn(move || {
+				receiver.iter().try_for_each(|(due, bytes)| {
+					std::thread::sleep(due.saturating_duration_since(Instant::now()));
+					to.write_all(&bytes)
+				})
+			});
+		}
+	});
+	own
 }
 
 fn spawn(directory: &Path) -> Child {
