@@ -133,7 +133,7 @@ impl<'a> Warming<'a> {
 				self.elsewhere = ports.into_iter().filter(|port| *port > 0).collect();
 				Ok(None)
 			}
-			Some(Heard::Tell(Tell::Refused { reason })) => Err(self.unfit(refused(reason))),
+			Some(Heard::Tell(Tell::Refused { reason })) => Err(self.unfit(refused(reason, self.ready))),
 			Some(Heard::Tell(Tell::Unfit { words })) => {
 				let end = words.iter().position(|b| *b == 0).unwrap_or(words.len());
 				Err(self.unfit(String::from_utf8_lossy(&words[..end]).into_owned()))
@@ -188,9 +188,15 @@ impl<'a> Warming<'a> {
 /// It is still there, but as something else.
 const REPLACED: &str = "let go of flashfork before it was ready: it has gone on as a program that is statically linked or has rights of its own (exec), or closed descriptors that are not its own; warm the program that it starts itself";
 
-fn refused(reason: u8) -> String {
+fn refused(reason: u8, ready: Ready) -> String {
+	let cure = match ready {
+		Ready::Runtime => "; make them in the handler",
+		_ => ", or have it ready before `main` (--ready main; FLASHFORK_READY_MAIN in C)",
+	};
 	if reason == Reason::Threads as u8 {
-		return "can't be a template: at its ready point it has other threads, which clones would lack; have it, or the library that starts them, start them later (OMP_NUM_THREADS=1 helps with some), or have it ready before `main` (--ready main; FLASHFORK_READY_MAIN in C)".into();
+		return format!(
+			"can't be a template: at its ready point it has other threads, which clones would lack; have it, or the library that starts them, start them later (OMP_NUM_THREADS=1 helps with some){cure}"
+		);
 	}
 	if reason == Reason::HugeTlb as u8 {
 		return "can't be a template: at its ready point it has private huge pages (MAP_HUGETLB), of which the host's pool may have none left for a clone that writes; have it take them later, or use transparent ones".into();
@@ -198,7 +204,5 @@ fn refused(reason: u8) -> String {
 	let row = TABLE.get(usize::from(reason));
 	let what = row.map_or("something that can't be cloned", |row| row.what);
 	let why = row.map_or_else(String::new, |row| format!(" ({})", row.why));
-	format!(
-		"can't be a template: at its ready point it has {what}{why}; make it ready without them, or earlier (before `main`: --ready main; FLASHFORK_READY_MAIN in C)"
-	)
+	format!("can't be a template: at its ready point it has {what}{why}; make it ready without them{cure}")
 }

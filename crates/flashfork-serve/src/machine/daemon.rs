@@ -83,10 +83,10 @@ impl Daemon {
 	}
 
 	async fn ask(&self, method: &str, path: &str, body: Body) -> Result<Response<Incoming>, Refusal> {
-		let socket = self.socket.display();
+		let (socket, user) = (self.socket.display(), rustix::process::geteuid().as_raw());
 		let stream = self.connect().await.map_err(|e| {
 			Refusal::Nobody(format!(
-				"there is no VM daemon at {socket}: {e}; `flashfork vm template create`, by the server's user, starts one"
+				"there is no VM daemon at {socket}: {e}; `flashfork vm template create` starts one, by user {user} (sudo -u '#{user}'), as whom the server runs"
 			))
 		})?;
 		let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;

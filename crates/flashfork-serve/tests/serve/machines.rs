@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -142,6 +142,8 @@ fn a_daemon_that_is_not_there_or_that_functions_see_is_not_used() {
 	let server = Server::start("machines-alone", &["--vm-socket", "/tmp/there-is-none/vmd.sock"]);
 	let said = refused(&server, &package("alone", 0o755), &["--vm", "kernel"]);
 	assert!(said.contains("there is no VM daemon at /tmp/there-is-none/vmd.sock"), "{said}");
+	let user = fs::metadata(&server.state).unwrap().uid();
+	assert!(said.contains(&format!("starts one, by user {user} ")), "{said}");
 	drop(server);
 	let daemon = Daemon::start(env!("CARGO_TARGET_TMPDIR"));
 	let server = Server::start("machines-seen", &["--vm-socket", &daemon.socket()]);
