@@ -195,7 +195,7 @@ impl Cluster {
 		let own = |what: &str| wire::own(&self.node, what);
 		let gone = self.client.subscribe(own("gone.*")).await?;
 		let bids = self.client.subscribe(wire::bid("*", "*")).await?;
-		let parts = self.client.subscribe(wire::part("*", "*")).await?;
+		let parts = self.client.subscribe(wire::PART).await?;
 		let telling = self.clone();
 		let service = self.client.service_builder().description(format!("node {}", self.node));
 		let service = service

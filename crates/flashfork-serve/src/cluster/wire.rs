@@ -11,6 +11,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const HEADER: &str = "Flashfork";
 
+/// Where all nodes are told that one is about to take no more calls of functions.
+pub const PART: &str = "flashfork.part";
+
 /// How often a node says that it is at work.
 pub const SIGN: Duration = Duration::from_millis(500);
 /// How long whoever has asked waits for the next sign.
@@ -24,11 +27,6 @@ pub fn run(owner: &str, function: &str) -> String {
 /// Where all nodes are asked whether they would take a function.
 pub fn bid(owner: &str, function: &str) -> String {
 	format!("flashfork.bid.{owner}.{function}")
-}
-
-/// Where all nodes are told that one is about to take no more calls of a function.
-pub fn part(owner: &str, function: &str) -> String {
-	format!("flashfork.part.{owner}.{function}")
 }
 
 /// Where one node alone is asked.

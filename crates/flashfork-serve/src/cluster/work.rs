@@ -6,7 +6,6 @@ use super::{Call, Cluster};
 use crate::error::{ApiError, Result};
 use crate::locked;
 use crate::pool::{Function, Outcome, uuid};
-use crate::store::Config;
 use async_nats::{Message, Subject, Subscriber};
 use axum::body::Bytes;
 use axum::http::{HeaderValue, StatusCode};
@@ -146,11 +145,7 @@ impl Cluster {
 	/// Has nodes ask elsewhere for what is warm here. What goes to this node by another NATS server just when it listens
 	/// no more would be lost there.
 	pub async fn part(&self) -> Result<()> {
-		let warm: Vec<_> = locked(&self.functions).values().filter(|function| function.is_warm()).cloned().collect();
-		for Config { owner, function_name: name, .. } in warm.iter().map(|function| &function.config) {
-			let order = Order::new(String::new(), owner, name);
-			wire::send(&self.client, wire::part(owner, name), None, &order, Bytes::new()).await?;
-		}
+		wire::send(&self.client, wire::PART, None, &self.state().warm, Bytes::new()).await?;
 		self.client.flush().await.map_err(wire::away)?;
 		// What they have asked before that is here by then.
 		sleep(SIGN).await;
@@ -159,11 +154,12 @@ impl Cluster {
 
 	/// Does so, for longer than that node's subscriptions stay.
 	pub async fn parts(self: Arc<Self>, message: Message) {
-		let Some(order) = wire::read::<Order>(&message) else { return };
 		let until = Instant::now() + PATIENCE;
-		let mut doubts = locked(&self.doubts);
-		let doubt = doubts.entry(format!("{}:{}", order.owner, order.function)).or_insert((until, None));
-		doubt.0 = until.max(doubt.0);
+		for name in wire::read::<Vec<String>>(&message).unwrap_or_default() {
+			let mut doubts = locked(&self.doubts);
+			let doubt = doubts.entry(name).or_insert((until, None));
+			doubt.0 = until.max(doubt.0);
+		}
 	}
 
 	/// Ends a call of which the last token of the subject tells that nobody waits for it.

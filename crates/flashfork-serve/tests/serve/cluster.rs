@@ -438,7 +438,7 @@ fn no_call_is_lost_as_last_slots_are_taken_or_a_node_is_drained() {
 }
 
 #[test]
-fn no_call_is_lost_between_nats_servers_as_the_last_node_of_one_is_drained() {
+fn no_call_is_lost_between_nats_servers() {
 	let [near, far] = Nats::far("far");
 	let [one, two] = [near.node("far", "n1", &[]), far.node("far", "n2", &[])];
 	one.deploy("f", &["--timeout", "20"]);

@@ -26,24 +26,21 @@ impl Nats {
 
 	/// Three of a cluster.
 	pub fn three(name: &str) -> Vec<Nats> {
-		let ports = [(); 3].map(|()| (free_port(), free_port()));
-		let routes: Vec<_> = ports.iter().map(|(_, route)| format!("nats-route://127.0.0.1:{route}")).collect();
-		let one = |(i, (port, route)): (usize, &(u16, u16))| {
-			let cluster =
-				format!("cluster {{ name: c, listen: \"127.0.0.1:{route}\", routes: [{}] }}", routes.join(", "));
-			Nats::run(directory(&format!("{name}-{i}")), *port, &format!("server_name: s{i}\n{cluster}"))
-		};
-		ports.iter().enumerate().map(one).collect()
+		let ports = [(); 3].map(|()| free_port());
+		ports.iter().map(|port| Nats::of_cluster(name, *port, &ports)).collect()
 	}
 
-	/// Two of a cluster: what the first says to the second comes a tenth of a second late.
+	/// Two: what the first says to the second comes a tenth of a second late.
 	pub fn far(name: &str) -> [Nats; 2] {
 		let near = free_port();
-		[(near, near), (free_port(), late(near))].map(|(own, other)| {
-			let routes = format!("listen: \"127.0.0.1:{own}\", routes: [nats-route://127.0.0.1:{other}]");
-			let config = format!("server_name: s{own}\ncluster {{ name: c, {routes} }}");
-			Nats::run(directory(&format!("{name}-{own}")), free_port(), &config)
-		})
+		[(near, near), (free_port(), late(near))].map(|(port, route)| Nats::of_cluster(name, port, &[route]))
+	}
+
+	fn of_cluster(name: &str, port: u16, routes: &[u16]) -> Nats {
+		let routes: Vec<_> = routes.iter().map(|route| format!("nats-route://127.0.0.1:{route}")).collect();
+		let cluster = format!("cluster {{ name: c, listen: \"127.0.0.1:{port}\", routes: [{}] }}", routes.join(", "));
+		let directory = directory(&format!("{name}-{port}"));
+		Nats::run(directory, free_port(), &format!("server_name: s{port}\n{cluster}"))
 	}
 
 	fn run(directory: PathBuf, port: u16, config: &str) -> Nats {
@@ -169,23 +166,20 @@ fn late(port: u16) -> u16 {
 	let listener = TcpListener::bind("127.0.0.1:0").unwrap();
 	let own = listener.local_addr().unwrap().port();
 	std::thread::spawn(move || {
-		for mut here in listener.incoming().flatten() {
-			let mut there = TcpStream::connect(("127.0.0.1", port)).unwrap();
-			let (mut from, mut to) = (there.try_clone().unwrap(), here.try_clone().unwrap());
-			std::thread::spawn(move || std::io::copy(&mut here, &mut there));
-			let (sender, receiver) = channel();
-			std::thread::spawn(move || {
-				let mut bytes = [0; 1 << 16];
-				while let Ok(count @ 1..) = from.read(&mut bytes) {
-					sender.send((Instant::now() + Duration::from_millis(100), bytes[..count].to_vec())).unwrap();
-				}
-			});
-			std::thread::spawn(move || {
-				receiver.iter().try_for_each(|(due, bytes)| {
-					std::thread::sleep(due.saturating_duration_since(Instant::now()));
-					to.write_all(&bytes)
-				})
-			});
+		let mut here = listener.accept().unwrap().0;
+		let mut there = TcpStream::connect(("127.0.0.1", port)).unwrap();
+		let (mut from, mut to) = (there.try_clone().unwrap(), here.try_clone().unwrap());
+		std::thread::spawn(move || std::io::copy(&mut here, &mut there));
+		let (sender, receiver) = channel();
+		std::thread::spawn(move || {
+			let mut bytes = [0; 1 << 16];
+			while let Ok(count @ 1..) = from.read(&mut bytes) {
+				sender.send((Instant::now() + Duration::from_millis(100), bytes[..count].to_vec())).unwrap();
+			}
+		});
+		for (due, bytes) in receiver {
+			std::thread::sleep(due.saturating_duration_since(Instant::now()));
+			to.write_all(&bytes).unwrap();
 		}
 	});
 	own
