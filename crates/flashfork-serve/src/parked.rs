@@ -18,14 +18,7 @@ const LOOK: Duration = Duration::from_secs(2);
 const MOST: u64 = 20;
 
 #[derive(Default)]
-pub struct Parked(Arc<Mutex<All>>);
-
-#[derive(Default)]
-struct All {
-	waiting: Vec<Waiting>,
-	/// Whether somebody looks at them.
-	watched: bool,
-}
+pub struct Parked(Arc<Mutex<Vec<Waiting>>>);
 
 struct Waiting {
 	/// It may be in the making.
@@ -41,7 +34,7 @@ impl Parked {
 	/// The one that has waited least, which has most in the caches.
 	pub async fn take(&self) -> Option<Instance> {
 		loop {
-			let waiting = locked(&self.0).waiting.pop()?;
+			let waiting = locked(&self.0).pop()?;
 			// One that could not be made gives way to the next, and whoever makes that is told why.
 			if let Some(instance) = waiting.instance.await.ok().filter(Instance::speaks) {
 				return Some(instance);
@@ -50,7 +43,7 @@ impl Parked {
 	}
 
 	pub fn is_empty(&self) -> bool {
-		locked(&self.0).waiting.is_empty()
+		locked(&self.0).is_empty()
 	}
 
 	/// Has one wait, until there is no call for it in time; gives it back where there is no place.
@@ -66,8 +59,8 @@ impl Parked {
 		let place = places.clone().try_acquire_owned().ok()?;
 		let (sender, instance) = oneshot::channel();
 		let mut all = locked(&self.0);
-		all.waiting.push(Waiting { instance, since: Instant::now(), used: None, busy: 0, _place: place });
-		if !std::mem::replace(&mut all.watched, true) {
+		all.push(Waiting { instance, since: Instant::now(), used: None, busy: 0, _place: place });
+		if Arc::weak_count(&self.0) == 0 {
 			tokio::spawn(watch(Arc::downgrade(&self.0)));
 		}
 		Some(sender)
@@ -75,25 +68,25 @@ impl Parked {
 }
 
 /// Ends those that have waited in vain, or that go on to compute, while any wait.
-async fn watch(all: Weak<Mutex<All>>) {
+async fn watch(weak: Weak<Mutex<Vec<Waiting>>>) {
 	loop {
 		tokio::time::sleep(LOOK).await;
 		let known: Vec<_> = {
-			let Some(all) = all.upgrade() else { return };
+			let Some(all) = weak.upgrade() else { return };
 			let mut all = locked(&all);
-			all.waiting.retain(|one| one.since.elapsed() < PATIENCE);
-			all.watched = !all.waiting.is_empty();
-			if !all.watched {
-				return;
+			all.retain(|one| one.since.elapsed() < PATIENCE);
+			if all.is_empty() {
+				// Whoever puts one there next sees that nobody looks.
+				return drop(weak);
 			}
-			all.waiting.iter_mut().filter_map(|one| Some((one.since, one.known()?))).collect()
+			all.iter_mut().filter_map(|one| Some((one.since, one.known()?))).collect()
 		};
 		let (since, clones): (Vec<_>, Vec<_>) = known.into_iter().unzip();
 		// It fails when the server ends.
 		let used = tokio::task::spawn_blocking(move || usage::used(&clones)).await.unwrap_or_default();
 		let used: BTreeMap<_, _> = since.into_iter().zip(used).collect();
-		let Some(all) = all.upgrade() else { return };
-		locked(&all).waiting.retain_mut(|one| used.get(&one.since).is_none_or(|used| one.goes_on(*used)));
+		let Some(all) = weak.upgrade() else { return };
+		locked(&all).retain_mut(|one| used.get(&one.since).is_none_or(|used| one.goes_on(*used)));
 	}
 }
 

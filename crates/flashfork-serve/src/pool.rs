@@ -62,7 +62,7 @@ pub struct Pool {
 	pub queue: Semaphore,
 	pub most_wait: usize,
 	pub metrics: Metrics,
-	/// That a function has become warm or cold, or the last slot is taken.
+	/// That a function has become warm or cold.
 	pub changed: Notify,
 }
 
@@ -452,11 +452,7 @@ impl Pool {
 
 	/// A call that may run at once.
 	pub fn free_slot(&self) -> Option<OwnedSemaphorePermit> {
-		let slot = self.slots.clone().try_acquire_owned().ok();
-		if self.slots.available_permits() == 0 {
-			self.changed.notify_one();
-		}
-		slot
+		self.slots.clone().try_acquire_owned().ok()
 	}
 
 	/// A call that may run; or too many wait already.

@@ -2,7 +2,6 @@
 //! NATS chooses; else nodes bid, and the best warms it first.
 
 use super::wire::{self, Bid, Order, PATIENCE, Said, away};
-use super::work::OFFERED;
 use super::{Call, Cluster};
 use crate::error::{ApiError, Result};
 use crate::locked;
@@ -20,6 +19,8 @@ use tracing::info;
 
 /// How long nodes may take to bid.
 const BIDS: Duration = Duration::from_millis(50);
+/// How often a node is asked that NATS names: nearly all are full then.
+const OFFERS: usize = 16;
 /// How often a node is looked for where the last slot has just gone.
 const TRIES: usize = 8;
 /// How long after a silence NATS is not asked who would take a call of that function. By then its pings tell it.
@@ -166,18 +167,20 @@ impl Cluster {
 		Ok(None)
 	}
 
-	/// Asks nodes that have offered to take a call. Who is full by now says so, as often as it has offered more.
+	/// Asks nodes where it is warm to take a call. Who is full says so; where all seem to be, others don't ask for now.
 	async fn ask_offers(&self, function: &Function, order: impl Fn() -> Order, call: &Call) -> Result<Heard> {
-		for _ in 0..2 * OFFERED {
+		let until = Instant::now() + BIDS;
+		for _ in 0..OFFERS {
 			let order = order();
 			let subject = wire::run(&order.owner, &order.function);
 			match self.ask_for(function, subject, &order, call).await? {
 				// Of one that parts nothing more is asked.
-				Heard::Full if self.doubt(function).is_none() => {}
+				Heard::Full if self.doubt(function).is_none() && Instant::now() < until => {}
 				Heard::Full => break,
 				heard => return Ok(heard),
 			}
 		}
+		self.ask_bidders(function.config.full_name(), BIDS);
 		Ok(Heard::Nobody)
 	}
 
@@ -189,6 +192,13 @@ impl Cluster {
 			locked(&self.doubts).insert(function.config.full_name(), (Instant::now() + DOUBT, None));
 		}
 		heard
+	}
+
+	/// Has this node's calls of a function go to one that has bid, for a while.
+	pub fn ask_bidders(&self, function: String, a_while: Duration) {
+		let (until, mut doubts) = (Instant::now() + a_while, locked(&self.doubts));
+		let doubt = doubts.entry(function).or_insert((until, None));
+		doubt.0 = until.max(doubt.0);
 	}
 
 	/// Whether one of the nodes where it is warm may be silent, and who is not.

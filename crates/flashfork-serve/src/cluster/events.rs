@@ -176,7 +176,6 @@ impl Cluster {
 			let Ok(slot) = self.pool.slots.clone().acquire_owned().await else { return };
 			// What is silent for so long has broken, and an event that comes later is another node's already.
 			if let Ok(Some(message)) = timeout(SILENCE, self.waiting_event()).await {
-				self.pool.changed.notify_one();
 				tokio::spawn(self.clone().run_event(self.opened(), message, slot));
 				continue;
 			}

@@ -135,7 +135,7 @@ pub struct Cluster {
 	callers: Mutex<BTreeMap<String, oneshot::Sender<()>>>,
 	/// Functions that another node is asked to warm, too.
 	growing: Mutex<BTreeSet<String>>,
-	/// Functions of which a call has met with silence, or a node parts: until when, and who has answered since.
+	/// Functions of which a call has met with silence, all are full or a node parts: until when, and who has bid.
 	doubts: Mutex<BTreeMap<String, (Instant, Option<String>)>>,
 	/// Calls that have begun here.
 	calls: AtomicU64,

@@ -19,7 +19,7 @@ pub const SIGN: Duration = Duration::from_millis(500);
 /// How long whoever has asked waits for the next sign.
 pub const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Where calls of a function are asked for: a queue group of nodes where it is warm, and slots are free.
+/// Where calls of a function are asked for: a queue group of nodes where it is warm.
 pub fn run(owner: &str, function: &str) -> String {
 	format!("flashfork.run.{owner}.{function}")
 }

@@ -16,13 +16,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 /// The queue group of nodes where a function is warm.
 const GROUP: &str = "flashfork";
 
-/// Most calls that a subscription of these has. While slots are free the next one is made when half of them have come.
-pub const OFFERED: usize = 16;
+/// Calls that a subscription of these has; more may not come before NATS hears of that, or they are lost. The next one
+/// is made when half of them have come.
+const OFFERED: u64 = 16;
 
 /// A function that this node takes calls of.
 struct Offer {
@@ -142,8 +143,8 @@ impl Cluster {
 		self.say(&reply, None, &bid, Bytes::new()).await;
 	}
 
-	/// Has nodes ask elsewhere for what is warm here. What goes to this node by another NATS server just when it listens
-	/// no more would be lost there.
+	/// Has nodes ask elsewhere for what is warm here. What another NATS server gives this one just when nobody listens
+	/// any more would be lost.
 	pub async fn part(&self) -> Result<()> {
 		wire::send(&self.client, wire::PART, None, &self.state().warm, Bytes::new()).await?;
 		self.client.flush().await.map_err(wire::away)?;
@@ -154,11 +155,8 @@ impl Cluster {
 
 	/// Does so, for longer than that node's subscriptions stay.
 	pub async fn parts(self: Arc<Self>, message: Message) {
-		let until = Instant::now() + PATIENCE;
 		for name in wire::read::<Vec<String>>(&message).unwrap_or_default() {
-			let mut doubts = locked(&self.doubts);
-			let doubt = doubts.entry(name).or_insert((until, None));
-			doubt.0 = until.max(doubt.0);
+			self.ask_bidders(name, PATIENCE);
 		}
 	}
 
@@ -220,12 +218,12 @@ impl Cluster {
 		let _ = timeout(PATIENCE, said).await;
 	}
 
-	/// Offers each function that is warm here, until this node has parted, while slots are free.
+	/// Offers each function that is warm here until this node has parted; also when all slots are taken, which is said.
+	/// Else NATS servers would go on to give this one's calls for a moment, and they would be lost.
 	pub async fn offer(self: Arc<Self>) {
 		let mut offers: BTreeMap<String, Offer> = BTreeMap::new();
 		let mut parted = self.parted.subscribe();
 		loop {
-			let slots = self.pool.slots.available_permits();
 			let warm: BTreeMap<_, _> = match *self.parted.borrow() {
 				true => BTreeMap::new(),
 				false => {
@@ -233,27 +231,23 @@ impl Cluster {
 				}
 			};
 			offers.retain(|name, offer| warm.get(name).is_some_and(|now| Arc::ptr_eq(now, &offer.function)));
-			for (name, function) in warm.into_iter().filter(|_| slots > 0 || self.is_draining()) {
+			for (name, function) in warm {
 				let offer = offers.entry(name).or_insert_with(|| Offer {
 					function,
 					spent: Arc::new(true.into()),
 					stays: watch::Sender::new(()),
 				});
-				// More than these may not come before NATS hears of the limit, or they are lost.
-				let most = slots.clamp(2, OFFERED);
 				if offer.spent.load(Relaxed)
-					&& let Ok(calls) = self.subscription(&offer.function, most).await
+					&& let Ok(calls) = self.subscription(&offer.function).await
 				{
 					offer.spent.store(false, Relaxed);
 					let (function, spent, stays) =
 						(offer.function.clone(), offer.spent.clone(), offer.stays.subscribe());
-					tokio::spawn(self.clone().take_offered(calls, most, function, spent, stays));
+					tokio::spawn(self.clone().take_offered(calls, function, spent, stays));
 				}
 			}
 			tokio::select! {
 				() = self.pool.changed.notified() => {}
-				// In its turn, behind callers who wait here.
-				_ = self.pool.slots.acquire(), if slots == 0 => {}
 				_ = parted.changed() => {}
 			}
 		}
@@ -261,14 +255,10 @@ impl Cluster {
 
 	/// One to which NATS gives so many calls. It is never given up before: of what NATS has given it by then the client
 	/// would lose what it has not read yet.
-	async fn subscription(
-		&self,
-		function: &Function,
-		most: usize,
-	) -> std::result::Result<Subscriber, async_nats::Error> {
+	async fn subscription(&self, function: &Function) -> std::result::Result<Subscriber, async_nats::Error> {
 		let subject = wire::run(&function.config.owner, &function.config.function_name);
 		let mut calls = self.client.queue_subscribe(subject, GROUP.into()).await?;
-		calls.unsubscribe_after(most as u64).await?;
+		calls.unsubscribe_after(OFFERED).await?;
 		Ok(calls)
 	}
 
@@ -276,7 +266,6 @@ impl Cluster {
 	async fn take_offered(
 		self: Arc<Self>,
 		mut calls: Subscriber,
-		most: usize,
 		function: Arc<Function>,
 		spent: Arc<AtomicBool>,
 		mut stays: watch::Receiver<()>,
@@ -300,7 +289,7 @@ impl Cluster {
 			};
 			let Some(call) = call else { return };
 			count += 1;
-			if count == most.div_ceil(2) {
+			if count == OFFERED / 2 {
 				spent.store(true, Relaxed);
 				self.pool.changed.notify_one();
 			}

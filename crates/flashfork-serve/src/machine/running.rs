@@ -7,7 +7,7 @@ use super::{Gone, Machines, Owned, Template};
 use crate::error::{self, ApiError};
 use crate::instance::{Body, Instance};
 use crate::runtime::{self, Line};
-use crate::usage::Known;
+use crate::usage::{self, Known};
 use flashfork_proto::agent::MAX_DIALED;
 use flashfork_proto::api::{Clone, CreateClones};
 use flashfork_proto::function::{MAX_FRAME, Said};
@@ -84,13 +84,16 @@ impl Machines {
 			let _held = held;
 			let body = CreateClones { name: Some(name.clone()), ..super::one_clone() };
 			let daemon = owned.daemon.clone();
-			let (clones, clone) =
-				match owned.make::<Vec<Clone>>(&format!("templates/{}/clones", template.name), &body).await {
-					Ok(clone) => clone,
-					Err(Refusal::Absent(_)) => return Ok(Err(Gone)),
-					Err(refusal) => return Err(refusal.into()),
-				};
-			let usage = clones.first().map(|clone| Known::Machine(clone.pid)).filter(|known| known.used().is_some());
+			let path = format!("templates/{}/clones", template.name);
+			let (clones, clone) = match owned.make::<Vec<Clone>>(&path, &body).await {
+				Ok(clone) => clone,
+				Err(Refusal::Absent(_)) => return Ok(Err(Gone)),
+				Err(refusal) => return Err(refusal.into()),
+			};
+			let usage = clones
+				.first()
+				.map(|clone| Known::Machine(clone.pid))
+				.filter(|known| usage::used(&[*known])[0].is_some());
 			let made = attach(&daemon, &name, template.ports, clone, usage).await;
 			made.map(Ok).map_err(|e| ApiError::service(format!("the clone for the call can't be used: {e}")))
 		});
@@ -189,27 +192,23 @@ mod tests {
 	use tokio::process::Command;
 	use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
-	/// One whose machine is run by this process.
-	fn instance(process: u32) -> Instance {
-		let (state, control) = (watch::channel(State::Runs(0)).1, split(tokio::io::duplex(1).0).1);
-		let running = Running { state, control: Mutex::new(control), usage: Some(Known::Machine(process)), kill: None };
-		Instance::new(Body::Machine(running), std::io::pipe().unwrap().0, |_| std::future::pending()).unwrap()
-	}
-
 	#[tokio::test]
 	async fn a_machine_that_computes_while_it_waits_is_ended() {
 		let run = |program| Command::new("sh").args(["-c", program]).kill_on_drop(true).spawn().unwrap();
 		let all = ["exec sleep 1000", "while :; do :; done"].map(run);
-		let [idles, computes] = all.each_ref().map(|process| process.id().unwrap());
 		let (parked, places) = (Parked::default(), Arc::new(tokio::sync::Semaphore::new(2)));
-		for process in [idles, computes] {
-			assert!(parked.put(&places, instance(process)).is_none());
+		for process in &all {
+			let (state, control) = (watch::channel(State::Runs(0)).1, Mutex::new(split(tokio::io::duplex(1).0).1));
+			let running = Running { state, control, usage: process.id().map(Known::Machine), kill: None };
+			let log = std::io::pipe().unwrap().0;
+			let instance = Instance::new(Body::Machine(running), log, |_| std::future::pending()).unwrap();
+			assert!(parked.put(&places, instance).is_none());
 		}
 		while places.available_permits() == 0 {
 			tokio::time::sleep(std::time::Duration::from_millis(10)).await;
 		}
 		let left = parked.take().await.unwrap();
-		assert!(matches!(left.usage(), Some(Known::Machine(process)) if process == idles));
+		assert!(matches!(left.usage(), Some(Known::Machine(process)) if all[0].id() == Some(process)));
 	}
 
 	#[tokio::test]

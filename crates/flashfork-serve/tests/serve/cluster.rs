@@ -440,7 +440,7 @@ fn no_call_is_lost_as_last_slots_are_taken_or_a_node_is_drained() {
 #[test]
 fn no_call_is_lost_between_nats_servers() {
 	let [near, far] = Nats::far("far");
-	let [one, two] = [near.node("far", "n1", &[]), far.node("far", "n2", &[])];
+	let [one, two] = [near.node("far", "n1", &["--concurrency", "4"]), far.node("far", "n2", &[])];
 	one.deploy("f", &["--timeout", "20"]);
 	assert!(far.cluster(&["drain", "n2"]).status.success());
 	no_call_is_lost(&two, (12, 17), 60, || assert!(near.cluster(&["drain", "n1"]).status.success()));

@@ -67,8 +67,8 @@ impl Cgroup {
 	/// memory is short, none. None before Linux 5.18, whose kernel doesn't sum up its own.
 	#[must_use]
 	pub fn memory(&self) -> Option<u64> {
-		let swapped = read(&self.path.join("memory.swap.current")).ok().and_then(|text| text.trim().parse().ok());
-		used(&read(&self.path.join("memory.stat")).ok()?).map(|used| used + swapped.unwrap_or(0))
+		let swapped = read(self.path.join("memory.swap.current")).ok().and_then(|text| text.trim().parse().ok());
+		used(&read(self.path.join("memory.stat")).ok()?).map(|used| used + swapped.unwrap_or(0))
 	}
 }
 
