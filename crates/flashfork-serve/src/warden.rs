@@ -177,6 +177,8 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 		// What the first has left running is no part of the second.
 		// SAFETY: takes numbers; this is the first process of its namespace, which is not among those that are killed.
 		unsafe { libc::kill(-1, libc::SIGKILL) };
+		// Nor is what it has written.
+		mount_own_places()?;
 		(threads, warmed) = (true, start(true)?);
 	}
 	let facts = warmed.map_err(Error::other)?;
@@ -219,8 +221,6 @@ fn data_of(pid: i32) -> Option<u64> {
 fn see_little(order: &Order) -> Result<()> {
 	let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
 	let code = rustix::fs::openat(CWD, &order.code, flags, Mode::empty())?;
-	let tmpfs =
-		|place: &Path, options: &CStr| mount("tmpfs", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options);
 	tmpfs(&order.state, c"size=64m,mode=700")?;
 	let (task, names) = (task_root(&order.state), names(&order.state));
 	for place in [&task, &names] {
@@ -230,10 +230,15 @@ fn see_little(order: &Order) -> Result<()> {
 	attributes(Path::new("/"), libc::AT_RECURSIVE, [libc::MOUNT_ATTR_RDONLY, 0])?;
 	// The template's socket is made there.
 	tmpfs(&names, c"size=1m,nr_inodes=64,mode=700")?;
-	for place in own_places().into_iter().filter(|place| place.is_dir()) {
-		tmpfs(&place, c"size=64m")?;
-	}
-	Ok(())
+	mount_own_places()
+}
+
+fn mount_own_places() -> Result<()> {
+	own_places().iter().filter(|place| place.is_dir()).try_for_each(|place| tmpfs(place, c"size=64m"))
+}
+
+fn tmpfs(place: &Path, options: &CStr) -> Result<()> {
+	Ok(mount("tmpfs", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options)?)
 }
 
 /// Goes to mounts of the inner process's own.

@@ -42,6 +42,8 @@ fn main() {
 	}
 	let api = var("AWS_LAMBDA_RUNTIME_API").unwrap();
 	println!("is warmed");
+	// It may have been started before, and killed.
+	std::fs::File::create_new("/tmp/begun").unwrap();
 	if var("THREADS").is_ok() {
 		std::thread::spawn(|| loop {
 			std::thread::park();
