@@ -35,12 +35,6 @@ fn of_processes(clones: &[Process]) -> Vec<Option<u64>> {
 	let mut all: Vec<Seen> = Vec::new();
 	let wardens: BTreeSet<_> = clones.iter().map(|clone| clone.warden).collect();
 	wardens.into_iter().for_each(|warden| walk(warden, None, &mut all));
-	// Whoever stands for a call can't be looked into, nor can the init beside that: they are where its other child is.
-	for place in (0..all.len()).rev() {
-		if let (Some(above), Some(namespace)) = (all[place].above, all[place].namespace.clone()) {
-			all[above].namespace.get_or_insert(namespace);
-		}
-	}
 	// Of those that have it open the first, which the others are below.
 	let sockets: BTreeMap<_, _> =
 		all.iter().rev().flat_map(|one| one.sockets.iter().map(move |socket| (socket, one))).collect();

@@ -130,6 +130,23 @@ def spin(event, context):
 		os.execv("/bin/sh", ["spin-" + event["word"], "-c", "while :; do :; done"])
 
 
+def drift(event, context):
+	"""Leaves a process whose orphans compute, each for a moment."""
+	if os.fork() == 0:
+		os.setsid()
+		if os.fork() == 0:
+			os.execv("/bin/sleep", ["spin-" + event["word"], "1000"])
+		while True:
+			child = os.fork()
+			if child == 0:
+				if os.fork() == 0:
+					while time.process_time() < 0.15:
+						pass
+				os._exit(0)
+			os.waitpid(child, 0)
+			time.sleep(0.3)
+
+
 def breed(event, context):
 	count = 0
 	try:

@@ -415,14 +415,16 @@ fn a_clone_is_used_again_where_that_is_its_policy() {
 #[test]
 fn a_clone_that_computes_while_it_waits_is_ended() {
 	let server = Server::start("spin", &[]);
-	let words = [1, 2].map(|n| format!("waits{}-{n}", std::process::id()));
-	for (name, what, word) in [("f", "fork", &words[0]), ("g", "spin", &words[1])] {
+	let words = [1, 2, 3].map(|n| format!("waits{}-{n}", std::process::id()));
+	for (name, what, word) in [("f", "fork", &words[0]), ("g", "spin", &words[1]), ("h", "drift", &words[2])] {
 		server.deploy(name, &["--timeout", "20", "--reuse", "9"]);
 		assert_eq!(server.call(name, &json!({ "do": what, "word": word })), (json!(null), false));
+		until("it does not compute", || name == "f" || runs(&format!("spin-{word}")));
 	}
-	until("it does not compute", || runs(&format!("spin-{}", words[1])));
 	// One that only waits has begun to do so before, and does longer.
-	until("it computes on", || !runs(&format!("spin-{}", words[1])));
+	for word in &words[1..] {
+		until("it computes on", || !runs(&format!("spin-{word}")));
+	}
 	assert!(runs(&format!("sleep-{}", words[0])));
 	assert_eq!(server.call("g", &json!({ "a": 1 })), (json!({ "a": 1 }), false));
 }
