@@ -1,12 +1,14 @@
 //! The tables and pictures in documents: what the committed records make, byte for byte. Nothing is measured.
 //!
 //! A table stands behind a line `<!-- page RECORDS EXPERIMENT -->`, the sentences about a whole run behind
-//! `<!-- findings RECORDS -->`; RECORDS is a file of docs/records without its endings. `make figures`, which is this
+//! `<!-- findings RECORDS -->`; RECORDS is one of docs/records. `make figures`, which is this
 //! test with `UPDATE=1` in the environment, makes them anew.
+
+mod committed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
 use flashfork_bench::{experiments, report};
 use flashfork_measure::record::Values;
@@ -16,12 +18,15 @@ fn project() -> PathBuf {
 	Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+static TEXTS: LazyLock<BTreeMap<String, String>> = LazyLock::new(committed::texts);
+
 /// Read once: the largest takes seconds.
 fn records(name: &str) -> &'static Document {
 	static READ: Mutex<BTreeMap<String, &'static Document>> = Mutex::new(BTreeMap::new());
 	READ.lock().unwrap().entry(name.to_owned()).or_insert_with(|| {
-		let path = project().join(format!("docs/records/{name}.json.lz"));
-		Box::leak(Box::new(Document::read(&path).unwrap()))
+		let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+		std::fs::write(&file, TEXTS.get(name).unwrap_or_else(|| panic!("no records {name}"))).unwrap();
+		Box::leak(Box::new(Document::read(&file).unwrap()))
 	})
 }
 
@@ -114,15 +119,13 @@ fn the_pictures_follow_from_the_committed_records() {
 #[test]
 fn what_was_not_measured_has_no_row_and_keeps_no_promise() {
 	let empty = Document::here(Vec::new()).unwrap();
-	let files = std::fs::read_dir(project().join("docs/records")).unwrap();
-	let names: Vec<_> = files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
 	let mut pages = 0;
 	for entry in experiments::ALL {
 		let page = entry.page(&empty);
 		assert!(!page.lines().any(|line| line.ends_with(" yes") || line.ends_with(" no")), "{}: {page}", entry.name);
 		let count =
 			|document: &&Document| document.records.iter().filter(|record| record.experiment == entry.name).count();
-		let files = names.iter().map(|name| records(name.split('.').next().unwrap()));
+		let files = TEXTS.keys().map(|name| records(name));
 		let Some(whole) = files.filter(|file| count(file) > 0).min_by_key(count) else { continue };
 		let records = whole.records.iter().filter(|record| record.experiment == entry.name).cloned().collect();
 		let own = Document { records, ..whole.clone() };

@@ -259,14 +259,18 @@ impl Document {
 		File::create(path).and_then(|file| self.pack_to(file)).or_cant(format_args!("write {}", path.display()))
 	}
 
-	fn pack_to(&self, file: File) -> std::io::Result<()> {
+	/// The JSON, in one line, that [`Document::write_packed`] packs.
+	pub fn packed(&self) -> serde_json::Result<String> {
 		let mut value = serde_json::to_value(Self { records: Vec::new(), ..self.clone() })?;
 		packed::pack(&self.records, &mut value)?;
+		Ok(format!("{value}\n"))
+	}
+
+	fn pack_to(&self, file: File) -> std::io::Result<()> {
 		let mut options = LzipOptions::with_preset(6);
 		options.lzma_options.nice_len = LzmaOptions::NICE_LEN_MAX;
 		let mut out = LzipWriter::new(BufWriter::new(file), options);
-		serde_json::to_writer(&mut out, &value)?;
-		writeln!(out)?;
+		out.write_all(self.packed()?.as_bytes())?;
 		out.finish()?.flush()
 	}
 

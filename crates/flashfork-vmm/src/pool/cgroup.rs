@@ -110,7 +110,7 @@ mod tests {
 		fs::write(dir.path().join("memory.max"), "").unwrap();
 		let cgroup = Cgroup { path: dir.path().to_owned(), shape };
 		cgroup.promise(1 << 30).unwrap();
-		let limit: u64 = read(&dir.path().join("memory.max")).unwrap().parse().unwrap();
+		let limit: u64 = read(dir.path().join("memory.max")).unwrap().parse().unwrap();
 		assert!((2 << 30..5 << 29).contains(&limit), "{limit}");
 		std::mem::forget(cgroup);
 	}
