@@ -1,6 +1,6 @@
 //! The control group that a daemon is in, if that is its own, and those that it makes below (cgroup v2,
-//! Documentation/admin-guide/cgroup-v2.rst). Nothing is asked of anybody: the daemon uses the one that it is in, if it is
-//! alone there, or the root of all.
+//! Documentation/admin-guide/cgroup-v2.rst). Nothing is asked of anybody: the daemon uses the one that it is in, if it
+//! is alone there, or the root of all.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::chown;
@@ -18,9 +18,9 @@ pub struct Cgroups {
 }
 
 impl Cgroups {
-	/// Below the cgroup that this process is in, for a daemon of this name. It begins the names of directories that are
-	/// made there, and is that of the cgroup where the daemon itself is meanwhile: what has controllers for its children
-	/// has no processes (cgroup v2's "no internal process").
+	/// Below the cgroup that this process is in, for a daemon of this name. It begins the names of directories that
+	/// are made there, and is that of the cgroup where the daemon itself is meanwhile: what has controllers for its
+	/// children has no processes (cgroup v2's "no internal process").
 	///
 	/// # Errors
 	/// Why there are none, in words.
@@ -29,7 +29,7 @@ impl Cgroups {
 		let memberships = read(Path::new("/proc/self/cgroup")).map_err(|e| e.to_string())?;
 		let own =
 			own(&mounts, &memberships).ok_or("this host has no cgroup v2, or the daemon's cgroup is not in it")?;
-		// Where systemd (DelegateSubgroup=), or an earlier daemon beside whose processes this one was started, has put it.
+		// Where systemd (DelegateSubgroup=), or an earlier daemon beside whose processes this was started, has put it.
 		let own = if own.ends_with(name) { own.parent().unwrap_or(&own) } else { &own };
 		Self::below(own, name, process::id())
 	}
@@ -59,7 +59,7 @@ impl Cgroups {
 		self.has_moved
 	}
 
-	/// Has this process, which is to become another user, be below, too, so that it may move its own there as that user.
+	/// Has this process, which is to become this user, be below, too, so that it may move its own there as such.
 	///
 	/// # Errors
 	/// Those of the file system of cgroups.

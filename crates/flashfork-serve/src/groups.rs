@@ -1,8 +1,8 @@
 //! Control groups, where the server was given one: all processes of a call together have no more memory than theirs.
 //!
-//! A clone goes there when it has its caller, by a descriptor that it is given (`warm/source.rs` of flashfork-preload):
-//! made ahead of a call it has time for that, which is milliseconds where nobody has moved lately. One that would not go
-//! stays in its template's group, whose limit is for all such together.
+//! A clone goes there when it has its caller, by a descriptor that it is given (`warm/source.rs` of
+//! flashfork-preload): made ahead of a call it has time for that, which is milliseconds where nobody has moved lately.
+//! One that would not go stays in its template's group, whose limit is for all such together.
 
 use crate::locked;
 use flashfork_cgroup::{Cgroups, write};
@@ -70,8 +70,8 @@ impl Group {
 		}
 	}
 
-	/// Limits a template's, which is warm, with so many clones at a time that have not gone to theirs yet: to what it has
-	/// and they take, and one call's memory.
+	/// Limits a template's, which is warm, with so many clones at a time that have not gone to theirs yet: to what it
+	/// has and they take, and one call's memory.
 	pub fn limit_template(&self, data: u64, clones: u64) -> Result<()> {
 		let now: u64 = read_to_string(self.path.join("memory.current"))?.trim().parse().map_err(Error::other)?;
 		self.limit(now + of_call(data) + clones * (data / TABLES + KERNEL))

@@ -1,5 +1,5 @@
-//! Control groups of shells, where the daemon was given one (`flashfork_cgroup`): each shell has its own, with the memory
-//! that it was promised and no more. What the kernel holds for a VM is charged there too, and can be shown.
+//! Control groups of shells, where the daemon was given one (`flashfork_cgroup`): each shell has its own, with the
+//! memory that it was promised and no more. What the kernel holds for a VM is charged there too, and can be shown.
 //! docs/VIRTUAL_MACHINES.md says who gives the daemon one.
 
 use flashfork_cgroup::{Cgroups, write};
