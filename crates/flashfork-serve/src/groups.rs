@@ -19,6 +19,8 @@ const TEMPORARY: u64 = 512 << 20;
 /// levels.
 const KERNEL: u64 = 16 << 20;
 const TABLES: u64 = 4096 / 16;
+/// Bytes that a clone takes before it has its caller.
+const FRESH: u64 = 4 << 20;
 
 pub struct Groups {
 	cgroups: Cgroups,
@@ -74,7 +76,7 @@ impl Group {
 	/// has and they take, and one call's memory.
 	pub fn limit_template(&self, data: u64, clones: u64) -> Result<()> {
 		let now: u64 = read_to_string(self.path.join("memory.current"))?.trim().parse().map_err(Error::other)?;
-		self.limit(now + of_call(data) + clones * (data / TABLES + KERNEL))
+		self.limit(now + of_call(data) + clones * (data / TABLES + FRESH))
 	}
 
 	/// Has a process be in it, with all that it will start.
