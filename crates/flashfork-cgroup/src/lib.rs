@@ -125,14 +125,19 @@ fn remove_old(own: &Path, name: &str) {
 	for entry in own.read_dir().into_iter().flatten().flatten() {
 		let found = entry.file_name();
 		let daemon = found.to_str().and_then(|found| found.strip_prefix(name)?.strip_prefix('-')?.parse::<u32>().ok());
-		if daemon.is_some_and(|daemon| !Path::new(&format!("/proc/{daemon}")).exists()) {
-			for group in entry.path().read_dir().into_iter().flatten().flatten() {
-				// Fails for files, which go with their directory.
-				let _ = fs::remove_dir(group.path());
-			}
-			let _ = fs::remove_dir(entry.path());
+		let is_old = |daemon| daemon == process::id() || !Path::new(&format!("/proc/{daemon}")).exists();
+		if daemon.is_some_and(is_old) {
+			remove(&entry.path());
 		}
 	}
+}
+
+/// Removes a cgroup, and first those in it.
+fn remove(group: &Path) {
+	for below in group.read_dir().into_iter().flatten().flatten().filter(|entry| entry.path().is_dir()) {
+		remove(&below.path());
+	}
+	let _ = fs::remove_dir(group);
 }
 
 fn read(path: &Path) -> io::Result<String> {

@@ -6,10 +6,10 @@
 
 use crate::locked;
 use flashfork_cgroup::{Cgroups, write};
-use std::fs::{File, read_to_string, remove_dir};
+use std::fs::{File, create_dir, read_to_string, remove_dir};
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -21,6 +21,10 @@ const KERNEL: u64 = 16 << 20;
 const TABLES: u64 = 4096 / 16;
 /// Bytes that a clone takes before it has its caller.
 const FRESH: u64 = 4 << 20;
+
+/// Where processes are in a group. They may have a namespace of control groups of their own (`cgroup_namespaces(7)`),
+/// in which what they are in is the root, as their user's: so that has no limits, and there is no room for more in it.
+const INSIDE: &str = "in";
 
 pub struct Groups {
 	cgroups: Cgroups,
@@ -42,22 +46,31 @@ impl Groups {
 
 	/// One without limits.
 	pub fn add(self: &Arc<Self>) -> Result<Group> {
-		locked(&self.left).retain(|path| remove_dir(path).is_err());
+		locked(&self.left).retain(|path| remove(path).is_err());
 		let path = self.cgroups.add(&self.made.fetch_add(1, Relaxed).to_string())?;
-		Ok(Group { groups: self.clone(), path })
+		let group = Group { groups: self.clone(), path };
+		write(&group.path.join("cgroup.max.descendants"), "1")?;
+		create_dir(group.path.join(INSIDE))?;
+		Ok(group)
 	}
 
-	/// One for a call whose processes may each have `data` bytes, what is warmed among it.
-	pub fn of_call(self: &Arc<Self>, data: u64) -> Result<Group> {
+	/// One for a call that may have so many bytes, what is warmed among it.
+	pub fn of_call(self: &Arc<Self>, bytes: u64) -> Result<Group> {
 		let group = self.add()?;
-		group.limit(of_call(data))?;
+		group.limit(of_call(bytes))?;
 		Ok(group)
 	}
 }
 
+fn remove(path: &Path) -> Result<()> {
+	// It may have gone before.
+	let _ = remove_dir(path.join(INSIDE));
+	remove_dir(path)
+}
+
 /// Bytes that all in the group of a call may have.
-fn of_call(data: u64) -> u64 {
-	data + data / TABLES + TEMPORARY + KERNEL
+fn of_call(bytes: u64) -> u64 {
+	bytes + bytes / TABLES + TEMPORARY + KERNEL
 }
 
 impl Group {
@@ -73,26 +86,27 @@ impl Group {
 	}
 
 	/// Limits a template's, which is warm, with so many clones at a time that have not gone to theirs yet: to what it
-	/// has and they take, and one call's memory.
-	pub fn limit_template(&self, data: u64, clones: u64) -> Result<()> {
+	/// has, what they take, and what one call may have, `memory` bytes beside what is warmed. Gives how much that is.
+	pub fn limit_template(&self, memory: u64, clones: u64) -> Result<u64> {
 		let now: u64 = read_to_string(self.path.join("memory.current"))?.trim().parse().map_err(Error::other)?;
-		self.limit(now + of_call(data) + clones * (data / TABLES + FRESH))
+		self.limit(now + of_call(now + memory) + clones * (now / TABLES + FRESH))?;
+		Ok(now)
 	}
 
 	/// Has a process be in it, with all that it will start.
 	pub fn put(&self, pid: u32) -> Result<()> {
-		write(&self.path.join("cgroup.procs"), &pid.to_string())
+		write(&self.path.join(INSIDE).join("cgroup.procs"), &pid.to_string())
 	}
 
 	/// What a process goes there by: it writes `0`.
 	pub fn door(&self) -> Result<OwnedFd> {
-		Ok(File::options().write(true).open(self.path.join("cgroup.procs"))?.into())
+		Ok(File::options().write(true).open(self.path.join(INSIDE).join("cgroup.procs"))?.into())
 	}
 }
 
 impl Drop for Group {
 	fn drop(&mut self) {
-		if remove_dir(&self.path).is_err() {
+		if remove(&self.path).is_err() {
 			locked(&self.groups.left).push(std::mem::take(&mut self.path));
 		}
 	}

@@ -96,7 +96,7 @@ impl Waiting {
 		let idles = used.is_some_and(|used| self.used.is_none_or(|before| used <= before + MOST));
 		(self.used, self.busy) = (used, if idles { 0 } else { self.busy + 1 });
 		if self.busy > 1 {
-			info!("a clone that computes while it waits for a call is ended");
+			info!("a clone that computes, or can't be seen, while it waits for a call is ended");
 		}
 		self.busy < 2
 	}

@@ -90,12 +90,14 @@ pub struct Warmed {
 	/// Where it alone has its name.
 	names: Directory,
 	data: u64,
+	/// Whether it has its threads, and so a keeper.
+	threads: bool,
 	/// The root that it sees.
 	seen: OwnedFd,
 	warden: tokio::process::Child,
 	_line: tokio::process::ChildStdin,
-	/// In which all of it is.
-	_group: Option<Group>,
+	/// How many bytes all of it has, and the control group in which that is.
+	group: Option<(u64, Group)>,
 }
 
 /// What a call has come to.
@@ -230,7 +232,8 @@ impl Function {
 		let mut answer = String::new();
 		BufReader::new(told).read_line(&mut answer).await?;
 		let told = serde_json::from_str(&answer).unwrap_or_else(|_| Told::Err("its warden has ended".into()));
-		let data = told.map_err(|why| ApiError::not_ready(format!("the function can't be warmed: {why}")))?;
+		let (data, threads) =
+			told.map_err(|why| ApiError::not_ready(format!("the function can't be warmed: {why}")))?;
 		let outer = warden.id().unwrap_or_default();
 		let names = format!("/proc/{outer}/root{}", warden::names(&pool.state).display());
 		let names = Directory::find(names).map_err(ApiError::service)?;
@@ -239,10 +242,11 @@ impl Function {
 		let seen = format!("/proc/{}/root", inner.trim());
 		let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
 		let seen = rustix::fs::open(seen, flags, Mode::empty()).map_err(std::io::Error::from)?;
-		if let Some(group) = &group {
-			group.limit_template(self.most_data(data), 2 * pool.concurrency as u64)?;
-		}
-		Ok(Warm::Process(Arc::new(Warmed { names, data, seen, warden, _line: line, _group: group })))
+		let clones = 2 * pool.concurrency as u64;
+		let limit =
+			|group: Group| Ok::<_, ApiError>((group.limit_template(self.config.memory_size << 20, clones)?, group));
+		let group = group.map(limit).transpose()?;
+		Ok(Warm::Process(Arc::new(Warmed { names, data, threads, seen, warden, _line: line, group })))
 	}
 
 	/// Calls it. Dropped, the call ends with all that it has started.
@@ -370,12 +374,15 @@ impl Function {
 		let (function, pool) = (self.clone(), pool.clone());
 		let made = tokio::task::spawn_blocking(move || {
 			let _held = held;
-			let of_call = |groups| Groups::of_call(groups, function.most_data(warm.data));
-			let group = pool.groups.as_ref().map(of_call).transpose()?;
+			let of_call =
+				|(groups, (has, _)): (_, &(u64, _))| Groups::of_call(groups, has + (function.config.memory_size << 20));
+			let group = pool.groups.as_ref().zip(warm.group.as_ref()).map(of_call).transpose()?;
 			let (source, theirs) = Source::new(group.as_ref().map(Group::door).transpose()?)?;
 			let (reader, writer) = std::io::pipe()?;
 			let known = usage::Process {
 				warden: warm.warden.id().unwrap_or_default(),
+				// That of the warden's inner process, a keeper's, and the call's.
+				depth: if warm.threads { 3 } else { 2 },
 				socket: rustix::fs::fstat(&theirs).map_err(ApiError::service)?.st_ino,
 			};
 			match function.clone_of(&pool, &warm, &[theirs, writer.into()]) {

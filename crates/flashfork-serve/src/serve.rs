@@ -29,8 +29,8 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tracing::{error, info};
 
-const CONTROL_GROUP: fn(std::io::Error) -> CliError =
-	|e| CliError::Unable(format!("can't be in a control group of its own: {e}"));
+/// Control groups, or why there are none.
+type Delegated = std::result::Result<Cgroups, String>;
 
 /// Most connections for metrics and health at a time.
 const MOST_OPERATORS: usize = 64;
@@ -134,12 +134,11 @@ impl ServeArgs {
 				state.display()
 			)));
 		}
-		let groups = Cgroups::delegated("flashfork-serve");
+		let mut groups = Cgroups::delegated("flashfork-serve");
 		if rustix::process::geteuid().is_root() {
-			become_user(&self.user, &state, made, groups.as_ref().ok())?;
-		} else if let Ok(groups) = &groups {
-			let [user, group] = [rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()];
-			groups.give_to(user, group).map_err(CONTROL_GROUP)?;
+			become_user(&self.user, &state, made, &mut groups)?;
+		} else {
+			give(&mut groups, rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
 		}
 		// No other process of this user reads its memory, in which keys are.
 		rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
@@ -165,7 +164,7 @@ impl ServeArgs {
 		state: PathBuf,
 		(keys, tls): (Option<Keys>, Option<TlsAcceptor>),
 		start: Option<Start>,
-		(descriptors, groups): (usize, std::result::Result<Cgroups, String>),
+		(descriptors, groups): (usize, Delegated),
 	) -> Result<ExitCode, CliError> {
 		let file = |what| CliError::file(what, &state);
 		let lock = File::create(state.join("lock")).map_err(file("write to"))?;
@@ -265,8 +264,17 @@ fn raise_descriptors() -> std::io::Result<usize> {
 	Ok(limit.maximum.map_or(usize::MAX, |most| most as usize))
 }
 
+/// Gives them to who this process is to be.
+fn give(groups: &mut Delegated, user: u32, group: u32) {
+	if let Ok(given) = groups
+		&& let Err(e) = given.give_to(user, group)
+	{
+		*groups = Err(format!("its cgroup can't be its user's: {e}"));
+	}
+}
+
 /// Functions are never root.
-fn become_user(name: &str, state: &Path, made: bool, groups: Option<&Cgroups>) -> Result<(), CliError> {
+fn become_user(name: &str, state: &Path, made: bool, groups: &mut Delegated) -> Result<(), CliError> {
 	let unable = |why: &str| CliError::Unable(format!("can't become {name}: {why}; give another --user"));
 	let text = CString::new(name).map_err(|_| unable("no name"))?;
 	// SAFETY: a string; the structure is copied before anything else is asked; this process has one thread.
@@ -279,7 +287,7 @@ fn become_user(name: &str, state: &Path, made: bool, groups: Option<&Cgroups>) -
 		if made {
 			std::os::unix::fs::chown(state, Some(user), Some(group)).map_err(CliError::file("give away", state))?;
 		}
-		groups.map_or(Ok(()), |groups| groups.give_to(user, group)).map_err(CONTROL_GROUP)?;
+		give(groups, user, group);
 		if libc::setgroups(0, std::ptr::null()) != 0
 			|| libc::setresgid(group, group, group) != 0
 			|| libc::setresuid(user, user, user) != 0

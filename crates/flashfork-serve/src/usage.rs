@@ -4,10 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{read_dir, read_link, read_to_string};
 use std::path::PathBuf;
 
+/// Descriptors of a process that are looked at, from the lowest on.
+const LOOKED_AT: usize = 256;
+
 /// A clone below a warden, by the inode of its connection, which it has open as long as it speaks.
 #[derive(Clone, Copy)]
 pub struct Process {
 	pub warden: u32,
+	/// How many namespaces of processes its own is below the warden's.
+	pub depth: u32,
 	pub socket: u64,
 }
 
@@ -32,49 +37,42 @@ pub fn used(all: &[Known]) -> Vec<Option<u64>> {
 
 /// All are looked at once, however many clones there are.
 fn of_processes(clones: &[Process]) -> Vec<Option<u64>> {
-	let mut all: Vec<Seen> = Vec::new();
-	let wardens: BTreeSet<_> = clones.iter().map(|clone| clone.warden).collect();
-	wardens.into_iter().for_each(|warden| walk(warden, None, &mut all));
-	// Of those that have it open the first, which the others are below.
-	let sockets: BTreeMap<_, _> =
-		all.iter().rev().flat_map(|one| one.sockets.iter().map(move |socket| (socket, one))).collect();
-	let namespace = |clone: &Process| sockets.get(&clone.socket)?.namespace.as_ref();
-	let mut ticks: BTreeMap<_, u64> = clones.iter().filter_map(namespace).map(|namespace| (namespace, 0)).collect();
-	// In whose namespace each is, or below one that is.
-	let mut places: Vec<Option<&PathBuf>> = Vec::new();
-	for one in &all {
-		let place = one.above.and_then(|above| places[above]).or(one.namespace.as_ref());
-		let place = place.filter(|place| ticks.contains_key(place));
-		if let Some(sum) = place.and_then(|place| ticks.get_mut(place)) {
-			*sum += one.ticks;
-		}
-		places.push(place);
-	}
-	clones.iter().map(|clone| ticks.get(namespace(clone)?).copied()).collect()
+	let mut seen = Seen::default();
+	let wardens: BTreeMap<_, _> = clones.iter().map(|clone| (clone.warden, clone.depth)).collect();
+	wardens.into_iter().for_each(|(warden, depth)| seen.walk(warden, depth, None, None));
+	let used = |clone: &Process| Some(seen.holders.get(&clone.socket)?.iter().map(|call| seen.ticks[call]).sum());
+	clones.iter().map(used).collect()
 }
 
+/// Calls, by their namespaces, which have all below them, whatever namespaces these make.
+#[derive(Default)]
 struct Seen {
-	/// The place of its parent, which comes before it.
-	above: Option<usize>,
-	/// That of processes, if it can be seen.
-	namespace: Option<PathBuf>,
-	/// By their inodes.
-	sockets: Vec<u64>,
-	ticks: u64,
+	/// What each has used.
+	ticks: BTreeMap<PathBuf, u64>,
+	/// Those that hold a socket, by its inode: one may have passed it to another.
+	holders: BTreeMap<u64, BTreeSet<PathBuf>>,
 }
 
-/// Finds one, and all below it.
-fn walk(process: u32, above: Option<usize>, all: &mut Vec<Seen>) {
-	let files = read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-	let socket = |file: PathBuf| file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
-	let place = all.len();
-	all.push(Seen {
-		above,
-		namespace: read_link(format!("/proc/{process}/ns/pid")).ok(),
-		sockets: files.filter_map(|file| socket(read_link(file.path()).ok()?)).collect(),
-		ticks: ticks(process).unwrap_or_default(),
-	});
-	children(process).for_each(|child| walk(child, Some(place), all));
+impl Seen {
+	/// Looks at a process and all below it, of which calls are so many namespaces further down, and this process in
+	/// this call, if in any.
+	fn walk(&mut self, process: u32, depth: u32, above: Option<&PathBuf>, call: Option<&PathBuf>) {
+		let own = read_link(format!("/proc/{process}/ns/pid")).ok();
+		let (depth, own) = match (own, above) {
+			(Some(own), Some(above)) if own != *above => (depth.saturating_sub(1), Some(own)),
+			(own, above) => (depth, own.or_else(|| above.cloned())),
+		};
+		let call = call.or(own.as_ref().filter(|_| depth == 0));
+		if let Some(call) = call {
+			*self.ticks.entry(call.clone()).or_default() += ticks(process).unwrap_or_default();
+			let files = read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+			let socket = |file: PathBuf| file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+			for socket in files.take(LOOKED_AT).filter_map(|file| socket(read_link(file.path()).ok()?)) {
+				self.holders.entry(socket).or_default().insert(call.clone());
+			}
+		}
+		children(process).for_each(|child| self.walk(child, depth, own.as_ref(), call));
+	}
 }
 
 /// Ticks of the clock that a process has used, and its children that it has waited for.

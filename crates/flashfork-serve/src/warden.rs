@@ -36,8 +36,8 @@ pub struct Order {
 }
 
 /// What has come of it, one line of JSON: how many kilobytes the template has as its data (`VmData` in
-/// `/proc/PID/status`), or why there is none.
-pub type Told = std::result::Result<u64, String>;
+/// `/proc/PID/status`), and whether with its threads; or why there is none.
+pub type Told = std::result::Result<(u64, bool), String>;
 
 /// The name of a template, which is alone in its directory.
 pub const NAME: &str = "function";
@@ -87,7 +87,7 @@ pub fn environment(root: &Path, config: &Config) -> BTreeMap<String, String> {
 pub fn main() {
 	let (told, template) = match inner() {
 		Ok(None) => return,
-		Ok(Some((data, template))) => (Told::Ok(data), Some(template)),
+		Ok(Some((told, template))) => (Told::Ok(told), Some(template)),
 		Err(why) => (Told::Err(why.to_string()), None),
 	};
 	// Whoever would hear it may be gone: then this process is, in a moment.
@@ -97,8 +97,8 @@ pub fn main() {
 	}
 }
 
-/// The template's data and process; `None` when all is over.
-fn inner() -> Result<Option<(u64, i32)>> {
+/// What is told of the template, and its process; `None` when all is over.
+fn inner() -> Result<Option<((u64, bool), i32)>> {
 	let mut line = String::new();
 	std::io::stdin().read_line(&mut line)?;
 	let order: Order = serde_json::from_str(&line)?;
@@ -149,7 +149,7 @@ fn outer(inside: i32) -> Result<()> {
 	}
 }
 
-fn warm(order: &Order) -> Result<(u64, i32)> {
+fn warm(order: &Order) -> Result<((u64, bool), i32)> {
 	go_apart(&order.state)?;
 	// The server keeps room for what it sends: see MOST_DESCRIPTORS in pool.rs.
 	let half = getrlimit(Resource::Nofile).maximum.map(|most| most / 2);
@@ -195,7 +195,7 @@ fn warm(order: &Order) -> Result<(u64, i32)> {
 	unmount(&place, UnmountFlags::DETACH)?;
 	// With threads the template is another process than those that it stands for; no other here has as much.
 	let all = if threads { processes()? } else { vec![facts.pid] };
-	Ok((all.into_iter().filter_map(data_of).max().unwrap_or_default(), facts.pid))
+	Ok(((all.into_iter().filter_map(data_of).max().unwrap_or_default(), threads), facts.pid))
 }
 
 /// All that can be seen.

@@ -23,6 +23,21 @@ fn field<'a>(head: &'a str, name: &str) -> &'a str {
 	head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).unwrap()
 }
 
+unsafe extern "C" {
+	fn unshare(kinds: i32) -> i32;
+	fn mount(source: *const i8, place: *const i8, kind: *const i8, flags: u64, options: *const i8) -> i32;
+}
+
+/// What can be done to this process's control group where its own namespace shows it: limits lifted, others made.
+fn escape() -> usize {
+	// Of control groups, mounts and users.
+	assert_eq!(unsafe { unshare(0x0200_0000 | 0x0002_0000 | 0x1000_0000) }, 0);
+	let done = unsafe { mount(c"x".as_ptr(), c"/tmp".as_ptr(), c"cgroup2".as_ptr(), 0, std::ptr::null()) };
+	assert!(done == 0 && std::fs::exists("/tmp/cgroup.procs").unwrap());
+	let lifted = std::fs::write("/tmp/memory.max", "max").is_ok();
+	usize::from(lifted) + usize::from(std::fs::create_dir("/tmp/left").is_ok())
+}
+
 /// Starts processes that have so many megabytes each; how many do, in the end.
 fn hold(processes: usize, megabytes: &str) -> usize {
 	let one = |_| {
@@ -66,6 +81,9 @@ fn main() {
 		}
 		if let [processes, megabytes] = event.split_whitespace().collect::<Vec<_>>()[..] {
 			event = hold(processes.trim_matches('"').parse().unwrap(), megabytes.trim_matches('"')).to_string();
+		}
+		if event == "\"escape\"" {
+			event = escape().to_string();
 		}
 		let next = TcpStream::connect(&api).unwrap();
 		stream.shutdown(Shutdown::Both).unwrap();
