@@ -6,6 +6,7 @@
 use super::template::{CLONE, ORDER, Single};
 use super::{ahead, api::api, forked::in_handlers, init, shared, source, take_over::set_limit, threads, wait::wait};
 use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
+use core::mem::MaybeUninit;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use flashfork_warm::ReadyAt;
@@ -219,6 +220,9 @@ unsafe fn lock_in() {
 			libc::_exit(0);
 		}
 		let dumpable = libc::prctl(libc::PR_GET_DUMPABLE);
+		// A program that ignores the ends of its children has them leave nothing to wait for.
+		let (plain, mut on_child) = (MaybeUninit::zeroed().assume_init(), MaybeUninit::zeroed().assume_init());
+		libc::sigaction(libc::SIGCHLD, &raw const plain, &raw mut on_child);
 		let init = init::make(parent);
 		check(-c_int::from(init.is_none()), c"flashfork: can't make the init of a call");
 		let inside = crate::forks::plain();
@@ -226,6 +230,7 @@ unsafe fn lock_in() {
 		if inside > 0 {
 			stand_for(inside, init.unwrap_or_default());
 		}
+		libc::sigaction(libc::SIGCHLD, &raw const on_child, null_mut());
 		// It has memory of its own now.
 		libc::prctl(libc::PR_SET_DUMPABLE, dumpable);
 		for place in [c"/tmp", c"/dev/shm"] {

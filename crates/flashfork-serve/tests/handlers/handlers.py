@@ -10,6 +10,8 @@ import time
 
 import numpy
 
+if os.environ.get("IGNORES"):
+	signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 WARMED_WITH = os.environ.get("SECRET"), os.environ.get("PLAIN")
 BORN = os.urandom(8).hex()
 NUMBER = os.getpid()
@@ -51,7 +53,7 @@ def look(event, context):
 
 
 def number(event, context):
-	return os.getpid()
+	return [os.getpid(), os.readlink("/proc/self/ns/pid")]
 
 
 def fail(event, context):
@@ -136,6 +138,14 @@ def drift(event, context):
 		os.setsid()
 		if os.fork() == 0:
 			os.execv("/bin/sleep", ["spin-" + event["word"], "1000"])
+		if os.fork() == 0:
+			if os.fork() == 0:
+				# In namespaces of its own, of users and processes, with the call's connection.
+				ctypes.CDLL(None).unshare(0x30000000)
+				if os.fork() == 0:
+					time.sleep(1000)
+				os.wait()
+			os._exit(0)
 		while True:
 			child = os.fork()
 			if child == 0:

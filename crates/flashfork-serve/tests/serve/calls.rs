@@ -72,7 +72,9 @@ fn an_end_is_that_calls_error() {
 	let server = Server::start("ends", &[]);
 	server.deploy("f", &["--timeout", "20", "--memory", "256"]);
 	server.deploy("short", &["--timeout", "1"]);
+	server.deploy("ignores", &["--timeout", "20", "--env", "IGNORES=1"]);
 	for (name, how, kind) in [
+		("ignores", "leave", "Runtime.ExitError"),
 		("f", "fail", "ValueError"),
 		("f", "leave", "Runtime.ExitError"),
 		("f", "crash", "Runtime.ExitError"),
@@ -393,12 +395,13 @@ fn a_clone_is_used_again_where_that_is_its_policy() {
 	assert!(server.call("short", &json!({ "do": "fork", "word": late, "then": "sleep" })).1);
 	until("one whose time was up lives on", || !runs(&format!("sleep-{late}")));
 	// One is killed while it waits for a call.
-	let inside = server.call("f", &json!({ "do": "number" })).0.to_string();
+	let inside = server.call("f", &json!({ "do": "number" })).0;
 	let is_it = |pid: &String| {
-		let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-		let status = String::from_utf8(read("status")).unwrap();
-		let is = |line: &str| line.starts_with("NSpid:") && line.split_whitespace().last() == Some(&inside);
-		status.lines().any(is) && String::from_utf8_lossy(&read("environ")).contains(&word)
+		let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+		let number = inside[0].to_string();
+		let is = |line: &str| line.starts_with("NSpid:") && line.split_whitespace().last() == Some(&number);
+		let namespace = fs::read_link(format!("/proc/{pid}/ns/pid")).unwrap_or_default();
+		status.lines().any(is) && namespace.to_str() == inside[1].as_str()
 	};
 	let all = || fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
 	let pid = all().find(is_it).unwrap();
