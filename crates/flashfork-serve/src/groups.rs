@@ -93,6 +93,11 @@ impl Group {
 		Ok(now)
 	}
 
+	/// Whether something in it has not ended yet.
+	pub fn is_populated(&self) -> bool {
+		read_to_string(self.path.join("cgroup.events")).is_ok_and(|events| events.contains("populated 1"))
+	}
+
 	/// Has a process be in it, with all that it will start.
 	pub fn put(&self, pid: u32) -> Result<()> {
 		write(&self.path.join(INSIDE).join("cgroup.procs"), &pid.to_string())

@@ -19,6 +19,10 @@ use tokio::time::{sleep_until, timeout};
 
 /// Most bytes of a call's log.
 const CALL_LOG: usize = 64 << 10;
+/// How often it is looked at whether all of one has ended.
+const LOOK: Duration = Duration::from_millis(1);
+/// How long at most: of what was killed only what the kernel waits for is there longer.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Why a call has failed whose time was up.
 pub const TIMED_OUT: &str = "Sandbox.Timedout";
 
@@ -35,7 +39,7 @@ pub struct Instance {
 	/// How many calls it has taken.
 	pub calls: u32,
 	/// Goes when all in it has ended.
-	_group: Option<Group>,
+	group: Option<Group>,
 }
 
 /// What runs: dropped, it ends.
@@ -95,7 +99,7 @@ impl Instance {
 		let log = Log { reader: Some(Receiver::from_owned_fd(log.into())?), bytes: Vec::new() };
 		let line = Arc::<Line>::default();
 		let served = Box::pin(serve(line.clone()));
-		Ok(Instance { body, line, served: Some(served), log, calls: 0, _group: None })
+		Ok(Instance { body, line, served: Some(served), log, calls: 0, group: None })
 	}
 
 	/// A process, with the source of its connections.
@@ -110,7 +114,7 @@ impl Instance {
 		// SAFETY: the descriptor is open until it is dropped, after it was taken from the loop.
 		let ended = unsafe { AsyncFd::register(fd) }.map_err(Error::from)?;
 		let instance = Instance::new(Body::Process(process, ended, known), log, |line| source.serve(line))?;
-		Ok(Instance { _group: group, ..instance })
+		Ok(Instance { group, ..instance })
 	}
 
 	/// Waits until it asks for its first call. Else, in words, why it does not.
@@ -196,7 +200,8 @@ impl Instance {
 		self.served.is_some() && self.body.runs()
 	}
 
-	/// Kills it, and returns when it has ended.
+	/// Kills it, and returns when it has ended: where it has a group, all that it has started, too, which has memory
+	/// until then.
 	pub async fn end(self) {
 		let (process, fd) = match self.body {
 			Body::Process(process, fd, _) => (process, fd),
@@ -205,9 +210,13 @@ impl Instance {
 		let _ = process.kill();
 		while let Ok(mut ready) = fd.readable().await {
 			if !matches!(process.try_wait(), Ok(None)) {
-				return;
+				break;
 			}
 			ready.clear_ready();
+		}
+		let since = Instant::now();
+		while self.group.as_ref().is_some_and(Group::is_populated) && since.elapsed() < PATIENCE {
+			tokio::time::sleep(LOOK).await;
 		}
 	}
 }
