@@ -263,15 +263,14 @@ impl Function {
 		let limit = Duration::from_secs(self.config.timeout);
 		let mut may_wait = true;
 		let (mut instance, came, begun) = loop {
-			let waited = if may_wait { self.parked.take().await } else { None };
-			let has_waited = waited.is_some();
-			let mut instance = match waited {
-				Some(instance) => instance,
-				None => {
-					let made = self.instance(pool, &slot).instrument(debug_span!("clone")).await;
-					made.inspect_err(|_| running.end = End::not_begun)?
+			let found = async {
+				match if may_wait { self.parked.take().await } else { None } {
+					Some(instance) => Ok((instance, true)),
+					None => Ok((self.instance(pool, &slot).await?, false)),
 				}
 			};
+			let found: Result<_> = found.instrument(debug_span!("clone")).await;
+			let (mut instance, has_waited) = found.inspect_err(|_| running.end = End::not_begun)?;
 			self.ahead(pool);
 			let begun = Instant::now();
 			let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
