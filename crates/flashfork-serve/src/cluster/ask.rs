@@ -12,7 +12,8 @@ use axum::http::StatusCode;
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use futures_util::StreamExt;
 use ring::digest;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::info;
@@ -27,6 +28,15 @@ const TRIES: usize = 8;
 const DOUBT: Duration = Duration::from_secs(15);
 /// Nodes whose free memory differs by less are alike, in megabytes.
 const ALIKE: u64 = 256;
+
+/// Why NATS is not asked for a while who would take a call of a function.
+pub struct Doubt {
+	until: Instant,
+	/// All nodes where it is warm were full. Else one of them may be silent, or parts.
+	full: bool,
+	/// Who has bid since.
+	node: Option<String>,
+}
 
 /// What has come of asking.
 pub enum Heard {
@@ -136,23 +146,28 @@ impl Cluster {
 			let doubt = self.doubt(function);
 			let mut heard = match &doubt {
 				None => self.ask_offers(function, order, call).await?,
-				Some(Some(node)) => self.ask_for(function, wire::own(node, "run"), &order(), call).await?,
-				Some(None) => Heard::Nobody,
+				Some((_, Some(node))) => self.ask_for(function, wire::own(node, "run"), &order(), call).await?,
+				Some((_, None)) => Heard::Nobody,
 			};
 			if matches!(heard, Heard::Nobody | Heard::TooLarge(_)) {
-				if here && waits {
-					self.grow(function);
+				let bid = match doubt {
+					// Who is free where it is warm is not known.
+					Some((false, _)) if here && waits => self.best_bid(function).await?.filter(Bid::is_warm),
+					_ if here && waits => None,
+					_ => self.warm_at(function).await?,
+				};
+				let Some(Bid { node, .. }) = bid else {
+					if here && waits {
+						self.grow(function);
+					}
 					return Ok(None);
-				}
-				let Some(node) = self.warm_at(function).await? else { return Ok(None) };
+				};
 				if node == self.node {
 					let Some(slot) = self.slot() else { continue };
 					return self.run(function, slot, call.clone()).await.map(Some);
 				}
 				heard = self.ask_for(function, wire::own(&node, "run"), &order(), call).await?;
-				if doubt.is_some() {
-					self.trust(function, Some(node));
-				}
+				self.trust(function, Some(node));
 			}
 			match heard {
 				Heard::Said(Said::Ran { failed, tail }, payload) => {
@@ -180,7 +195,7 @@ impl Cluster {
 				heard => return Ok(heard),
 			}
 		}
-		self.ask_bidders(function.config.full_name(), BIDS);
+		self.ask_bidders([function.config.full_name()], BIDS, true);
 		Ok(Heard::Nobody)
 	}
 
@@ -189,33 +204,42 @@ impl Cluster {
 	async fn ask_for(&self, function: &Function, subject: String, order: &Order, call: &Call) -> Result<Heard> {
 		let heard = ask(&self.client, subject, order, call.payload.clone()).await;
 		if heard.as_ref().is_err_and(|e| e.status == StatusCode::GATEWAY_TIMEOUT) {
-			locked(&self.doubts).insert(function.config.full_name(), (Instant::now() + DOUBT, None));
+			let doubt = Doubt { until: Instant::now() + DOUBT, full: false, node: None };
+			locked(&self.doubts).insert(function.config.full_name(), doubt);
 		}
 		heard
 	}
 
-	/// Has this node's calls of a function go to one that has bid, for a while.
-	pub fn ask_bidders(&self, function: String, a_while: Duration) {
-		let (until, mut doubts) = (Instant::now() + a_while, locked(&self.doubts));
-		let doubt = doubts.entry(function).or_insert((until, None));
-		doubt.0 = until.max(doubt.0);
-	}
-
-	/// Whether one of the nodes where it is warm may be silent, and who is not.
-	fn doubt(&self, function: &Function) -> Option<Option<String>> {
-		let mut doubts = locked(&self.doubts);
-		doubts.retain(|_, (until, _)| *until > Instant::now());
-		doubts.get(&function.config.full_name()).map(|(_, node)| node.clone())
-	}
-
-	fn trust(&self, function: &Function, node: Option<String>) {
-		if let Some((_, trusted)) = locked(&self.doubts).get_mut(&function.config.full_name()) {
-			*trusted = node;
+	/// Has this node's calls of functions go to those that have bid, for a while: because all are `full`, or one parts.
+	pub fn ask_bidders(&self, functions: impl IntoIterator<Item = String>, a_while: Duration, full: bool) {
+		let (until, mut doubts) = (Instant::now() + a_while, self.doubts());
+		for function in functions {
+			let doubt = doubts.entry(function).or_insert(Doubt { until, full, node: None });
+			(doubt.until, doubt.full) = (until.max(doubt.until), full && doubt.full);
 		}
 	}
 
-	/// Has the best of the nodes that bid warm a function, and tells which that is. This node warms it when it runs it.
-	async fn warm_at(&self, function: &Function) -> Result<Option<String>> {
+	/// Those that there are still.
+	fn doubts(&self) -> MutexGuard<'_, BTreeMap<String, Doubt>> {
+		let mut doubts = locked(&self.doubts);
+		doubts.retain(|_, doubt| doubt.until > Instant::now());
+		doubts
+	}
+
+	/// Whether NATS is not to be asked because all are full, or one of them may be silent; and who is not.
+	fn doubt(&self, function: &Function) -> Option<(bool, Option<String>)> {
+		self.doubts().get(&function.config.full_name()).map(|doubt| (doubt.full, doubt.node.clone()))
+	}
+
+	/// Notes who has bid, if that is of use.
+	fn trust(&self, function: &Function, node: Option<String>) {
+		if let Some(doubt) = locked(&self.doubts).get_mut(&function.config.full_name()) {
+			doubt.node = node;
+		}
+	}
+
+	/// The best of the nodes that would take a call.
+	async fn best_bid(&self, function: &Function) -> Result<Option<Bid>> {
 		let (owner, name) = (&function.config.owner, &function.config.function_name);
 		let inbox = self.client.new_inbox();
 		let mut bids = self.client.subscribe(inbox.clone()).await.map_err(away)?;
@@ -232,13 +256,18 @@ impl Cluster {
 			};
 			best = best.into_iter().chain(bid).max_by_key(worth);
 		}
-		let Some(best) = best else { return Ok(None) };
+		Ok(best)
+	}
+
+	/// Has that one warm the function, and tells which it is. This node warms it when it runs it.
+	async fn warm_at(&self, function: &Function) -> Result<Option<Bid>> {
+		let Some(best) = self.best_bid(function).await? else { return Ok(None) };
 		if best.node == self.node {
-			return Ok(Some(best.node));
+			return Ok(Some(best));
 		}
-		let order = Order::new(String::new(), owner, name);
+		let order = Order::new(String::new(), &function.config.owner, &function.config.function_name);
 		match ask(&self.client, wire::own(&best.node, "warm"), &order, Bytes::new()).await? {
-			Heard::Said(..) => Ok(Some(best.node)),
+			Heard::Said(..) => Ok(Some(best)),
 			Heard::TooLarge(e) => Err(e),
 			Heard::Nobody | Heard::Full => Ok(None),
 		}

@@ -15,6 +15,7 @@ mod sweep;
 mod wire;
 mod work;
 
+use ask::Doubt;
 pub use commands::ClusterArgs;
 
 use crate::closed;
@@ -39,7 +40,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tracing::info;
 
 /// The name of the service that nodes are.
@@ -135,8 +136,8 @@ pub struct Cluster {
 	callers: Mutex<BTreeMap<String, oneshot::Sender<()>>>,
 	/// Functions that another node is asked to warm, too.
 	growing: Mutex<BTreeSet<String>>,
-	/// Functions of which a call has met with silence, all are full or a node parts: until when, and who has bid.
-	doubts: Mutex<BTreeMap<String, (Instant, Option<String>)>>,
+	/// By functions.
+	doubts: Mutex<BTreeMap<String, Doubt>>,
 	/// Calls that have begun here.
 	calls: AtomicU64,
 }
@@ -260,7 +261,7 @@ impl Cluster {
 	async fn drain(&self) {
 		self.draining.send_replace(true);
 		// Without NATS nobody hears it, and nobody asks.
-		let _ = timeout(wire::PATIENCE, self.part()).await;
+		let _ = timeout(wire::PATIENCE, self.part(&self.state().warm)).await;
 		self.parted.send_replace(true);
 		// What waits here for a slot comes first. Each call ends by its function's limit.
 		let _ = self.pool.slots.acquire_many(self.slots).await;

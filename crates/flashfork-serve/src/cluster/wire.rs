@@ -107,6 +107,12 @@ pub struct Bid {
 	pub slots: usize,
 }
 
+impl Bid {
+	pub fn is_warm(&self) -> bool {
+		self.warmth == 2
+	}
+}
+
 /// Sends a message; `reply` is where an answer to it would go.
 pub async fn send(
 	client: &Client,

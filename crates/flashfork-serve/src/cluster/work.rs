@@ -143,10 +143,10 @@ impl Cluster {
 		self.say(&reply, None, &bid, Bytes::new()).await;
 	}
 
-	/// Has nodes ask elsewhere for what is warm here. What another NATS server gives this one just when nobody listens
-	/// any more would be lost.
-	pub async fn part(&self) -> Result<()> {
-		wire::send(&self.client, wire::PART, None, &self.state().warm, Bytes::new()).await?;
+	/// Has nodes ask elsewhere for functions that were warm here. What another NATS server gives this one just when
+	/// nobody listens any more would be lost.
+	pub async fn part(&self, functions: &[String]) -> Result<()> {
+		wire::send(&self.client, wire::PART, None, &functions, Bytes::new()).await?;
 		self.client.flush().await.map_err(wire::away)?;
 		// What they have asked before that is here by then.
 		sleep(SIGN).await;
@@ -155,9 +155,7 @@ impl Cluster {
 
 	/// Does so, for longer than that node's subscriptions stay.
 	pub async fn parts(self: Arc<Self>, message: Message) {
-		for name in wire::read::<Vec<String>>(&message).unwrap_or_default() {
-			self.ask_bidders(name, PATIENCE);
-		}
+		self.ask_bidders(wire::read::<Vec<_>>(&message).unwrap_or_default(), PATIENCE, false);
 	}
 
 	/// Ends a call of which the last token of the subject tells that nobody waits for it.
@@ -273,7 +271,7 @@ impl Cluster {
 		let _open = self.opened();
 		let mut used_up = pin!(async {
 			while stays.changed().await.is_ok() {}
-			self.use_up(&function).await;
+			self.leave(&function).await;
 		});
 		let (mut count, mut over) = (0, false);
 		loop {
@@ -294,6 +292,21 @@ impl Cluster {
 				self.pool.changed.notify_one();
 			}
 			tokio::spawn(self.clone().run_asked(call, true));
+		}
+	}
+
+	/// Ends what it offers of a function. Where that takes long, nodes are told again to ask elsewhere.
+	async fn leave(&self, function: &Function) {
+		let tells = async {
+			loop {
+				sleep(SIGN).await;
+				// Without NATS nobody asks.
+				let _ = self.part(&[function.config.full_name()]).await;
+			}
+		};
+		tokio::select! {
+			() = self.use_up(function) => {}
+			never = tells => never,
 		}
 	}
 

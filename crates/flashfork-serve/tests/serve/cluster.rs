@@ -124,6 +124,27 @@ fn a_full_node_has_others_work() {
 }
 
 #[test]
+fn a_full_node_asks_who_is_free_while_another_parts() {
+	let nats = Nats::start("parts", "");
+	let [one, two] = nats.nodes("parts", &["--concurrency", "1", "--operations", "127.0.0.1:0"]);
+	one.deploy("f", &["--timeout", "100"]);
+	let word = format!("parts{}", std::process::id());
+	let _first = one.sleeper(&word);
+	until("the second does not warm it", || status_of(&two, &json!({})).0 == 200);
+	// On a busy machine the second may not bid in time: then it waits at the first, and asks again.
+	until("it waits for the first to be free", || {
+		nats.publish("flashfork.part", r#"["local:f"]"#);
+		let call = one.send("f", "Content-Length: 2\r\n", "{}");
+		call.set_nonblocking(true).unwrap();
+		let is_answered = || call.peek(&mut [0]).is_ok();
+		let waits = || one.operator("/metrics").1.contains("flashfork_serve_queue_length 1\n");
+		until("it is lost", || is_answered() || waits());
+		is_answered()
+	});
+	assert!(runs(&format!("sleep-{word}")));
+}
+
+#[test]
 fn a_call_that_has_waited_while_its_function_was_replaced_runs_the_new_one() {
 	let nats = Nats::start("waited", "");
 	let [one, two] = nats.nodes("waited", &["--concurrency", "1", "--operations", "127.0.0.1:0"]);

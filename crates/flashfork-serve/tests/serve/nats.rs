@@ -90,6 +90,19 @@ impl Nats {
 		(head, lines.next().unwrap())
 	}
 
+	/// Says something as nodes do, in a message's header.
+	pub fn publish(&self, subject: &str, head: &str) {
+		let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+		let head = format!("NATS/1.0\r\nFlashfork: {head}\r\n\r\n");
+		let length = head.len();
+		write!(
+			stream,
+			"CONNECT {{\"verbose\":false,\"headers\":true}}\r\nHPUB {subject} {length} {length}\r\n{head}\r\nPING\r\n"
+		)
+		.unwrap();
+		assert!(BufReader::new(stream).lines().map(Result::unwrap).any(|line| line == "PONG"));
+	}
+
 	/// A node of this name.
 	pub fn node(&self, test: &str, name: &str, options: &[&str]) -> Server {
 		Server::start(&format!("{test}-{name}"), &[&["--nats", &self.url(), "--node-name", name], options].concat())
