@@ -1,28 +1,19 @@
 //! A clone of a function's, over the calls that it takes.
 
-use crate::connections::Source;
-use crate::groups::Group;
-use crate::machine::Running;
+use crate::machine;
+use crate::process;
 use crate::runtime::{Answer, Call, Line};
 use crate::usage;
-use flashfork_templates::Clone as Process;
-use std::io::{Error, ErrorKind, PipeReader, Result};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
+use std::io::{ErrorKind, PipeReader, Result};
 use std::pin::{Pin, pin};
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep_until, timeout};
 
 /// Most bytes of a call's log.
 const CALL_LOG: usize = 64 << 10;
-/// How often it is looked at whether all of one has ended.
-const LOOK: Duration = Duration::from_millis(1);
-/// How long at most: of what was killed only what the kernel waits for is there longer.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Why a call has failed whose time was up.
 pub const TIMED_OUT: &str = "Sandbox.Timedout";
 
@@ -38,38 +29,27 @@ pub struct Instance {
 	log: Log,
 	/// How many calls it has taken.
 	pub calls: u32,
-	/// Goes when all in it has ended.
-	group: Option<Group>,
 }
 
 /// What runs: dropped, it ends.
 pub enum Body {
-	/// A process, its descriptor, which tells of its end, and what its use of processors is known by.
-	Process(Process, AsyncFd<OwnedFd>, usage::Process),
+	Process(process::Running),
 	/// A virtual machine.
-	Machine(Running),
+	Machine(machine::Running),
 }
 
 impl Body {
 	/// Returns when it has ended: how.
 	async fn ended(&self) -> String {
-		let (process, fd) = match self {
-			Body::Process(process, fd, _) => (process, fd),
-			Body::Machine(running) => return running.ended().await,
-		};
-		loop {
-			match (fd.readable().await, process.try_wait()) {
-				(Err(e), _) => return e.to_string(),
-				(Ok(mut ready), Ok(None)) => ready.clear_ready(),
-				(_, Ok(Some(status))) => return how(status),
-				(_, Err(_)) => return how(ExitStatusExt::from_raw(libc::SIGKILL)),
-			}
+		match self {
+			Body::Process(running) => running.ended().await,
+			Body::Machine(running) => running.ended().await,
 		}
 	}
 
 	fn runs(&self) -> bool {
 		match self {
-			Body::Process(process, ..) => matches!(process.try_wait(), Ok(None)),
+			Body::Process(running) => running.runs(),
 			Body::Machine(running) => running.runs(),
 		}
 	}
@@ -79,13 +59,6 @@ impl Body {
 		if let Body::Machine(running) = self {
 			running.flush().await;
 		}
-	}
-}
-
-fn how(status: ExitStatus) -> String {
-	match status.signal() {
-		Some(signal) => format!("signal: {signal}"),
-		None => format!("exit status {}", status.code().unwrap_or_default()),
 	}
 }
 
@@ -99,22 +72,7 @@ impl Instance {
 		let log = Log { reader: Some(Receiver::from_owned_fd(log.into())?), bytes: Vec::new() };
 		let line = Arc::<Line>::default();
 		let served = Box::pin(serve(line.clone()));
-		Ok(Instance { body, line, served: Some(served), log, calls: 0, group: None })
-	}
-
-	/// A process, with the source of its connections.
-	pub fn of_process(
-		process: Process,
-		known: usage::Process,
-		group: Option<Group>,
-		source: Source,
-		log: PipeReader,
-	) -> Result<Instance> {
-		let fd = process.as_fd().try_clone_to_owned()?;
-		// SAFETY: the descriptor is open until it is dropped, after it was taken from the loop.
-		let ended = unsafe { AsyncFd::register(fd) }.map_err(Error::from)?;
-		let instance = Instance::new(Body::Process(process, ended, known), log, |line| source.serve(line))?;
-		Ok(Instance { group, ..instance })
+		Ok(Instance { body, line, served: Some(served), log, calls: 0 })
 	}
 
 	/// Waits until it asks for its first call. Else, in words, why it does not.
@@ -190,7 +148,7 @@ impl Instance {
 	/// What its use of processors is known by; `None` of a machine whose process isn't seen from here.
 	pub fn usage(&self) -> Option<usage::Known> {
 		match &self.body {
-			Body::Process(_, _, known) => Some(usage::Known::Process(*known)),
+			Body::Process(running) => Some(usage::Known::Process(running.known)),
 			Body::Machine(running) => running.usage,
 		}
 	}
@@ -200,23 +158,11 @@ impl Instance {
 		self.served.is_some() && self.body.runs()
 	}
 
-	/// Kills it, and returns when it has ended: where it has a group, all that it has started, too, which has memory
-	/// until then.
-	pub async fn end(self) {
-		let (process, fd) = match self.body {
-			Body::Process(process, fd, _) => (process, fd),
-			Body::Machine(running) => return running.end().await,
-		};
-		let _ = process.kill();
-		while let Ok(mut ready) = fd.readable().await {
-			if !matches!(process.try_wait(), Ok(None)) {
-				break;
-			}
-			ready.clear_ready();
-		}
-		let since = Instant::now();
-		while self.group.as_ref().is_some_and(Group::is_populated) && since.elapsed() < PATIENCE {
-			tokio::time::sleep(LOOK).await;
+	/// Has this be free when all of it has ended, or at once where it gives way to another.
+	pub fn hold(&mut self, place: Option<Arc<OwnedSemaphorePermit>>) {
+		match &mut self.body {
+			Body::Process(running) => running.held = place,
+			Body::Machine(running) => running.held = place,
 		}
 	}
 }

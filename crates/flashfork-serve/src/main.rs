@@ -21,6 +21,7 @@ mod metrics;
 mod operations;
 mod parked;
 mod pool;
+mod process;
 mod programs;
 mod runtime;
 mod serve;

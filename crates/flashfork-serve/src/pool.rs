@@ -4,12 +4,13 @@ use crate::bodies::MOST;
 use crate::connections::Source;
 use crate::error::{ApiError, Result};
 use crate::groups::{Group, Groups};
-use crate::instance::{Instance, TIMED_OUT};
+use crate::instance::{Body, Instance, TIMED_OUT};
 use crate::lease::Lease;
 use crate::locked;
 use crate::machine::{self, Machines};
 use crate::metrics::{End, Metrics};
 use crate::parked::Parked;
+use crate::process::Running;
 use crate::programs::Programs;
 use crate::runtime::{Answer, Call};
 use crate::store::Config;
@@ -20,6 +21,7 @@ use axum::http::HeaderValue;
 use flashfork_templates::{Clone as Process, Directory, Error as TemplateError, Template};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -95,6 +97,8 @@ pub struct Warmed {
 	/// The root that it sees.
 	seen: OwnedFd,
 	warden: tokio::process::Child,
+	/// Of that process.
+	end: Arc<OwnedFd>,
 	_line: tokio::process::ChildStdin,
 	/// How many bytes all of it has, and the control group in which that is.
 	group: Option<(u64, Group)>,
@@ -235,6 +239,8 @@ impl Function {
 		let (data, threads) =
 			told.map_err(|why| ApiError::not_ready(format!("the function can't be warmed: {why}")))?;
 		let outer = warden.id().unwrap_or_default();
+		let pid = Pid::from_raw(outer as i32).ok_or_else(|| ApiError::service("its warden has ended"))?;
+		let end = Arc::new(pidfd_open(pid, PidfdFlags::empty()).map_err(std::io::Error::from)?);
 		let names = format!("/proc/{outer}/root{}", warden::names(&pool.state).display());
 		let names = Directory::find(names).map_err(ApiError::service)?;
 		let names = names.ok_or_else(|| ApiError::service("a warden without a directory of names"))?;
@@ -246,7 +252,7 @@ impl Function {
 		let limit =
 			|group: Group| Ok::<_, ApiError>((group.limit_template(self.config.memory_size << 20, clones)?, group));
 		let group = group.map(limit).transpose()?;
-		Ok(Warm::Process(Arc::new(Warmed { names, data, threads, seen, warden, _line: line, group })))
+		Ok(Warm::Process(Arc::new(Warmed { names, data, threads, seen, warden, end, _line: line, group })))
 	}
 
 	/// Calls it. Dropped, the call ends with all that it has started.
@@ -272,6 +278,8 @@ impl Function {
 			let found: Result<_> = found.instrument(debug_span!("clone")).await;
 			let (mut instance, has_waited) = found.inspect_err(|_| running.end = End::not_begun)?;
 			self.ahead(pool);
+			// Nobody waits for its end, but no other call takes its place before.
+			instance.hold(Some(slot.clone()));
 			let begun = Instant::now();
 			let deadline = (SystemTime::now() + limit).duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
 			let (arn, payload, client_context) = (self.config.arn(), payload.clone(), client_context.clone());
@@ -287,14 +295,10 @@ impl Function {
 		let again = matches!(came, Ok(Answer::Done(_) | Answer::Failed(_)))
 			&& instance.calls < self.config.reuse
 			&& instance.speaks();
-		let over = if again { self.parked.put(&pool.used, instance) } else { Some(instance) };
-		if let Some(instance) = over {
-			let slot = slot.clone();
-			// Nobody waits for its end, but no other call takes its place before.
-			tokio::spawn(async move {
-				instance.end().await;
-				drop(slot);
-			});
+		if again {
+			instance.hold(None);
+			// Dropped where there is no place.
+			self.parked.put(&pool.used, instance);
 		}
 		running.end = match &came {
 			Ok(Answer::Done(_)) => End::succeeded,
@@ -325,6 +329,9 @@ impl Function {
 		tokio::spawn(async move {
 			let Some(warm) = function.template.lock().await.clone() else { return };
 			let made = function.fresh(&pool, &warm, ()).await;
+			if let Ok(Err(why)) = &made {
+				function.forget(&pool, &warm, why).await;
+			}
 			match made.and_then(|made| made.map_err(ApiError::service)) {
 				Ok(instance) => drop(sender.send(instance)),
 				// The next call tries for itself, and its caller is told.
@@ -340,17 +347,36 @@ impl Function {
 			let warm = self.warm(pool).await?;
 			match self.fresh(pool, &warm, slot.clone()).await? {
 				Ok(instance) => return Ok(instance),
-				Err(TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_)) if tried < 3 => {
-					tried += 1;
-					let mut place = self.template.lock().await;
-					// Somebody else may have made it anew.
-					if place.as_ref().is_some_and(|now| Arc::ptr_eq(now, &warm)) {
-						*place = None;
-						self.turns(pool, false);
+				Err(e) => {
+					self.forget(pool, &warm, &e).await;
+					let again = matches!(e, TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_));
+					if !again || tried == 3 {
+						return Err(ApiError::service(e));
 					}
+					tried += 1;
 				}
-				Err(e) => return Err(ApiError::service(e)),
 			}
+		}
+	}
+
+	/// Has the next call warm the function anew, where this is why its template makes no clone.
+	async fn forget(&self, pool: &Pool, warm: &Arc<Warm>, why: &TemplateError) {
+		if !matches!(
+			why,
+			TemplateError::Gone(_)
+				| TemplateError::Nobody(_)
+				| TemplateError::Stale(_)
+				| TemplateError::Stopped { .. }
+				| TemplateError::Silent { .. }
+				| TemplateError::Misunderstood { .. }
+		) {
+			return;
+		}
+		let mut place = self.template.lock().await;
+		// Somebody else may have made it anew.
+		if place.as_ref().is_some_and(|now| Arc::ptr_eq(now, warm)) {
+			*place = None;
+			self.turns(pool, false);
 		}
 	}
 
@@ -385,7 +411,10 @@ impl Function {
 				socket: rustix::fs::fstat(&theirs).map_err(ApiError::service)?.st_ino,
 			};
 			match function.clone_of(&pool, &warm, &[theirs, writer.into()]) {
-				Ok(process) => Ok(Ok(Instance::of_process(process, known, group, source, reader)?)),
+				Ok(process) => {
+					let running = Running::new(process, known, warm.end.clone(), group)?;
+					Ok(Ok(Instance::new(Body::Process(running), reader, |line| source.serve(line))?))
+				}
 				Err(e) => Ok(Err(e)),
 			}
 		});

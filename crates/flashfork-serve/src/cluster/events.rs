@@ -35,8 +35,9 @@ const SIGN: Duration = Duration::from_secs(1);
 const ELECTION: Duration = Duration::from_secs(10);
 /// After which an event is tried again that no node has failed at.
 const SOON: Duration = Duration::from_secs(1);
-/// How long NATS is asked for an event at a time.
-const ASKING: Duration = Duration::from_secs(30);
+/// How long NATS is asked for an event at a time. A server that is started anew knows of nobody who asks, and nobody
+/// hears of that.
+const ASKING: Duration = Duration::from_secs(3);
 
 /// The queue, and its results.
 pub struct Queue {

@@ -120,7 +120,9 @@ impl Cluster {
 	pub async fn drain_for(self: Arc<Self>, message: Message) {
 		let Some((_, reply)) = self.order(&message).await else { return };
 		self.serve(reply, async {
-			self.drain().await;
+			// To its end, also when who asks for it goes.
+			let cluster = self.clone();
+			tokio::spawn(async move { cluster.drain().await }).await.map_err(ApiError::service)?;
 			Ok((Said::Done, Bytes::new()))
 		})
 		.await;

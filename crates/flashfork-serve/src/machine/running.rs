@@ -17,7 +17,7 @@ use std::io::Result;
 use std::sync::Arc;
 use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
 use tokio::net::unix::pipe::Sender;
-use tokio::sync::{Mutex, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tracing::warn;
 
 /// Most connections that a runtime may have at a time, of those that its guest may have.
@@ -28,15 +28,18 @@ pub struct Running {
 	state: watch::Receiver<State>,
 	control: Mutex<WriteHalf<DuplexStream>>,
 	pub usage: Option<Known>,
-	kill: Option<oneshot::Sender<()>>,
+	/// What is free when it is gone.
+	pub held: Held,
+	kill: Option<oneshot::Sender<Held>>,
 }
+
+type Held = Option<Arc<OwnedSemaphorePermit>>;
 
 enum State {
 	/// How often all was told that it had printed.
 	Runs(u64),
 	/// The runtime has ended, or its guest: how.
 	Ended(String),
-	Gone,
 }
 
 impl Running {
@@ -61,12 +64,14 @@ impl Running {
 			let _ = state.wait_for(|state| !matches!(state, State::Runs(now) if *now == before)).await;
 		}
 	}
+}
 
-	/// Removes it, and returns when it is gone.
-	pub async fn end(mut self) {
-		self.kill = None;
-		// Or nobody sees to it any more.
-		let _ = self.state.wait_for(|state| matches!(state, State::Gone)).await;
+impl Drop for Running {
+	fn drop(&mut self) {
+		if let Some(kill) = self.kill.take() {
+			// Nobody sees to one that has gone.
+			let _ = kill.send(self.held.take());
+		}
 	}
 }
 
@@ -109,7 +114,7 @@ async fn attach(daemon: &Daemon, name: &str, ports: Ports, clone: Owned, usage: 
 	let (tells, state) = watch::channel(State::Runs(0));
 	let (kill, killed) = oneshot::channel();
 	tokio::spawn(attend(clone, heard, Sender::from_owned_fd(printed.into())?, asks, tells, killed));
-	let running = Running { state, control: Mutex::new(control), usage, kill: Some(kill) };
+	let running = Running { state, control: Mutex::new(control), usage, held: None, kill: Some(kill) };
 	let place = Place { daemon: daemon.clone(), clone: name.to_owned(), port: ports.streams };
 	Instance::new(Body::Machine(running), log, |line| serve(place, asked, line))
 }
@@ -121,7 +126,7 @@ async fn attend(
 	mut printed: Sender,
 	asks: mpsc::Sender<()>,
 	state: watch::Sender<State>,
-	mut killed: oneshot::Receiver<()>,
+	mut killed: oneshot::Receiver<Held>,
 ) {
 	let hears = async {
 		loop {
@@ -140,17 +145,16 @@ async fn attend(
 			}
 		}
 	};
-	tokio::select! {
+	let _held = tokio::select! {
 		how = hears => {
 			// No more requests, by which `serve` ends.
 			drop(asks);
 			state.send_replace(State::Ended(how));
-			let _ = killed.await;
+			killed.await
 		}
-		_ = &mut killed => {}
-	}
+		held = &mut killed => held,
+	};
 	clone.remove().await;
-	state.send_replace(State::Gone);
 }
 
 /// Where a runtime's connections come to.
@@ -199,7 +203,7 @@ mod tests {
 		let (parked, places) = (Parked::default(), Arc::new(tokio::sync::Semaphore::new(2)));
 		for process in &all {
 			let (state, control) = (watch::channel(State::Runs(0)).1, Mutex::new(split(tokio::io::duplex(1).0).1));
-			let running = Running { state, control, usage: process.id().map(Known::Machine), kill: None };
+			let running = Running { state, control, usage: process.id().map(Known::Machine), held: None, kill: None };
 			let log = std::io::pipe().unwrap().0;
 			let instance = Instance::new(Body::Machine(running), log, |_| std::future::pending()).unwrap();
 			assert!(parked.put(&places, instance).is_none());

@@ -12,6 +12,10 @@ import numpy
 
 if os.environ.get("IGNORES"):
 	signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if os.environ.get("HANGS"):
+	# Wherever it is forked for the second time, as its template is.
+	forks = []
+	os.register_at_fork(before=lambda: forks.append(1), after_in_parent=lambda: len(forks) > 1 and time.sleep(1000))
 WARMED_WITH = os.environ.get("SECRET"), os.environ.get("PLAIN")
 BORN = os.urandom(8).hex()
 NUMBER = os.getpid()

@@ -288,3 +288,15 @@ fn more_connections_than_descriptors_end_nothing() {
 	write!(first, "{head}\r\nContent-Length: 2\r\n\r\n{{}}").unwrap();
 	assert_eq!(answer(&mut first).0, 200);
 }
+
+#[test]
+fn a_template_that_hangs_when_it_is_forked_ends_with_its_calls() {
+	let server = Server::start("hangs", &["--concurrency", "1"]);
+	server.deploy("f", &["--timeout", "2", "--env", "HANGS=1"]);
+	let word = format!("hangs{}", std::process::id());
+	let (told, failed) = server.call("f", &json!({ "do": "fork", "word": word, "then": "sleep" }));
+	assert!(failed && told["errorType"] == "Sandbox.Timedout", "{told}");
+	until("its call runs on", || !runs(&word));
+	// Its place is free, and it is warm again.
+	still_serves(&server);
+}
