@@ -349,7 +349,8 @@ impl Function {
 				Ok(instance) => return Ok(instance),
 				Err(e) => {
 					self.forget(pool, &warm, &e).await;
-					let again = matches!(e, TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_));
+					let again =
+						matches!(e, TemplateError::Gone(_) | TemplateError::Nobody(_) | TemplateError::Stale(_));
 					if !again || tried == 3 {
 						return Err(ApiError::service(e));
 					}

@@ -11,17 +11,19 @@ use crate::pool::Function;
 use crate::store::Config;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::kv::{self, Entry, Operation, UpdateErrorKind};
-use async_nats::jetstream::object_store::{ObjectMetadata, ObjectStore};
+use async_nats::jetstream::object_store::{GetErrorKind, ObjectMetadata, ObjectStore};
 use axum::body::Bytes;
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use flashfork_terminal::CliError;
+use futures_util::future::{BoxFuture, FutureExt, Shared};
 use futures_util::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::error;
 
@@ -32,6 +34,8 @@ const KEY_TEST: &str = "flashfork";
 
 /// How long a package may take to go on coming.
 const STALL: Duration = Duration::from_secs(10);
+/// Megabytes of packages on their way.
+const ROOM: u32 = 256;
 
 /// A function in the bucket.
 #[derive(Serialize, Deserialize)]
@@ -50,9 +54,12 @@ pub struct Packages {
 	key: Option<Key>,
 	/// Of each function that was ever seen the last revision of its key.
 	seen: Mutex<BTreeMap<String, u64>>,
-	/// One at a time: packages are large.
-	fetches: AsyncMutex<()>,
+	/// Packages on their way, by revisions' ids, and room for them, in megabytes.
+	fetches: Mutex<BTreeMap<String, Fetch>>,
+	room: Semaphore,
 }
+
+type Fetch = Shared<BoxFuture<'static, Result<()>>>;
 
 impl Packages {
 	/// `alone`: there is no other node.
@@ -77,7 +84,14 @@ impl Packages {
 			}
 			_ => {}
 		}
-		Ok(Packages { configs, objects, key, seen: Mutex::default(), fetches: AsyncMutex::default() })
+		Ok(Packages {
+			configs,
+			objects,
+			key,
+			seen: Mutex::default(),
+			fetches: Mutex::default(),
+			room: Semaphore::new(ROOM as usize),
+		})
 	}
 
 	fn record(&self, config: &Config) -> Result<Record> {
@@ -301,7 +315,7 @@ impl Cluster {
 	}
 
 	/// The function, of which the package is here now; or the one that has replaced it, and taken its package away.
-	pub async fn fetched(&self, function: &Arc<Function>) -> Result<Arc<Function>> {
+	pub async fn fetched(self: &Arc<Self>, function: &Arc<Function>) -> Result<Arc<Function>> {
 		let (owner, name) = (&function.config.owner, &function.config.function_name);
 		let Err(e) = self.fetch(&function.config).await else { return Ok(function.clone()) };
 		match self.look(owner, name).await? {
@@ -311,19 +325,53 @@ impl Cluster {
 		}
 	}
 
-	/// Sees to it that a package is here.
-	async fn fetch(&self, config: &Config) -> Result<()> {
-		let _one = self.packages.fetches.lock().await;
+	/// Sees to it that a package is here, once for all who ask for it.
+	async fn fetch(self: &Arc<Self>, config: &Config) -> Result<()> {
+		let id = config.revision_id.clone();
+		let begin = || {
+			let (cluster, config) = (self.clone(), config.clone());
+			// To its end, also when who asks for it goes.
+			let fetched = tokio::spawn(async move {
+				let done = cluster.fetch_now(&config).await;
+				locked(&cluster.packages.fetches).remove(&config.revision_id);
+				done
+			});
+			fetched.map(|done| done.map_err(ApiError::service)?).boxed().shared()
+		};
+		let fetch = locked(&self.packages.fetches).entry(id).or_insert_with(begin).clone();
+		fetch.await
+	}
+
+	async fn fetch_now(&self, config: &Config) -> Result<()> {
 		if config.code(&self.pool.state).exists() {
 			return Ok(());
 		}
 		self.connected()?;
-		let mut object = self.packages.objects.get(&config.revision_id).await.map_err(away)?;
+		let mut object = self.packages.objects.get(&config.revision_id).await.map_err(|e| match e.kind() {
+			GetErrorKind::NotFound => lacking(config, &e),
+			_ => away(e),
+		})?;
+		let room = (object.info().size >> 20).min(ROOM as usize) as u32;
+		let _room = self.packages.room.acquire_many(room).await.map_err(ApiError::service)?;
 		let mut package = Vec::new();
-		// Of what is deleted meanwhile nothing comes any more.
-		while timeout(STALL, object.read_buf(&mut package)).await.map_err(away)?.map_err(away)? > 0 {}
+		loop {
+			match timeout(STALL, object.read_buf(&mut package)).await {
+				Ok(Ok(0)) => break,
+				Ok(Ok(_)) => {}
+				Ok(Err(e)) if e.kind() == ErrorKind::InvalidData => return Err(lacking(config, &e)),
+				Ok(Err(e)) => return Err(away(e)),
+				// Of what is deleted meanwhile nothing comes any more.
+				Err(e) => return self.connected().and(Err(lacking(config, &e))),
+			}
+		}
 		let (store, config, package) = (self.store.clone(), config.clone(), Bytes::from(package));
 		let done = tokio::task::spawn_blocking(move || store.fetched(&config, &package)).await;
 		done.map_err(ApiError::service)?
 	}
+}
+
+/// NATS has no such package, or not all of it.
+fn lacking(config: &Config, why: &dyn std::fmt::Display) -> ApiError {
+	let name = config.full_name();
+	ApiError::not_ready(format!("NATS does not give the package of {name}: {why}; deploy the function anew"))
 }

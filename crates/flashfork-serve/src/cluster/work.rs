@@ -59,7 +59,12 @@ impl Cluster {
 	}
 
 	/// Runs a call here.
-	pub async fn run(&self, function: &Arc<Function>, slot: OwnedSemaphorePermit, call: Call) -> Result<Outcome> {
+	pub async fn run(
+		self: &Arc<Self>,
+		function: &Arc<Function>,
+		slot: OwnedSemaphorePermit,
+		call: Call,
+	) -> Result<Outcome> {
 		let function = if function.is_warm() { function } else { &self.fetched(function).await? };
 		self.calls.fetch_add(1, Relaxed);
 		function.call(&self.pool, slot, call.id, call.payload, call.context).await

@@ -174,14 +174,21 @@ fn a_call_that_has_waited_while_its_function_was_replaced_runs_the_new_one() {
 #[test]
 fn a_package_that_does_not_come_is_waited_for_no_longer() {
 	let nats = Nats::start("stalled", "");
-	let [mut one, two] = nats.nodes("stalled", &[]);
+	let [mut one, two] = nats.nodes("stalled", &["--event-retry", "0"]);
 	one.deploy("f", &["--timeout", "20"]);
 	nats.kill_node(&mut one, "n1");
 	// What is said about it stays, as it does for a moment where it is deleted.
 	let purged = nats.ask("$JS.API.STREAM.PURGE.OBJ_flashfork_packages", r#"{"filter": "$O.flashfork_packages.C.>"}"#);
 	assert!(purged.contains(r#""purged":1"#), "{purged}");
-	let (status, _, why) = status_of(&two, &json!({}));
-	assert!(status == 503 && why.contains("NATS"), "{status} {why}");
+	// One attempt for all who ask, whose calls are not begun; events are not tried for ever.
+	let ask = || status_of(&two, &json!({}));
+	let id = send(&two, &json!({}));
+	for (status, _, why) in
+		std::thread::scope(|scope| [(); 9].map(|()| scope.spawn(ask)).map(|one| one.join().unwrap()))
+	{
+		assert!(status == 502 && why.contains("NATS does not give the package of local:f"), "{status} {why}");
+	}
+	until("it is tried for ever", || result(&two, &id)["Status"] == "Failed");
 	two.deploy("f", &["--timeout", "20"]);
 	assert_eq!(status_of(&two, &json!({})).0, 200);
 }
