@@ -14,6 +14,9 @@ use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
+/// Most bytes of what stands before a request's body, which are in memory until they are whole.
+pub const MOST_HEAD: usize = 64 << 10;
+
 /// Answers all who come until `ended`, and then those who have asked; `most` at a time.
 pub async fn serve(
 	listener: TcpListener,
@@ -66,6 +69,7 @@ async fn talk(
 	let mut connection = std::pin::pin!(
 		http1::Builder::new()
 			.timer(TokioTimer::new())
+			.max_buf_size(MOST_HEAD)
 			.header_read_timeout(PATIENCE)
 			.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
 	);

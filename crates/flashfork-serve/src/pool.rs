@@ -41,6 +41,8 @@ const LOG: usize = 256 << 10;
 pub const TAIL: usize = 4 << 10;
 /// Most processes of a call.
 const MOST_PROCESSES: u64 = 256;
+/// Most namespaces of a kind of a function, beside four for each call.
+const NAMESPACES: usize = 64;
 /// Most descriptors of each, as with AWS. The server has more: what processes of its user have in flight (`unix(7)`)
 /// counts for all of them together, against the limit of who sends more.
 const MOST_DESCRIPTORS: u64 = 1024;
@@ -206,6 +208,7 @@ impl Function {
 			program: pool.programs.of(&config, &warden::task_root(&pool.state))?,
 			shim: pool.shim.clone(),
 			config,
+			namespaces: NAMESPACES + 4 * pool.concurrency,
 		};
 		let mut warden = tokio::process::Command::new("/proc/self/exe")
 			.arg(crate::WARDEN)

@@ -1,6 +1,7 @@
 //! Lambda's Runtime API, as a clone has it, on a connection that is its own.
 
 use crate::bodies::MOST;
+use crate::listen::MOST_HEAD;
 use crate::locked;
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -92,7 +93,7 @@ pub async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 		async move { Ok::<_, Infallible>(respond(request.map(Body::new), &line).await) }
 	});
 	// What a runtime says that breaks off or makes no sense is no answer; its end is seen elsewhere.
-	let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+	let _ = http1::Builder::new().max_buf_size(MOST_HEAD).serve_connection(TokioIo::new(stream), service).await;
 }
 
 fn refuse(status: StatusCode, kind: &str, why: &str) -> Response {

@@ -395,11 +395,14 @@ fn said_files(package: &[u8]) -> Option<usize> {
 	const LEN: usize = 22;
 	let last = package.len().checked_sub(LEN)?;
 	let first = last.saturating_sub(usize::from(u16::MAX));
-	let at = (first..=last).rev().find(|at| package[*at..].starts_with(b"PK\x05\x06"))?;
-	let record = &package[at..at + LEN];
-	let elsewhere = record[8..12].chunks(2).any(|field| field == [0xff; 2])
-		|| record[12..20].chunks(4).any(|field| field == [0xff; 4]);
-	Some(if elsewhere { usize::MAX } else { usize::from(u16::from_le_bytes([record[10], record[11]])) })
+	let said = |record: &[u8]| {
+		let elsewhere = record[8..12].chunks(2).any(|field| field == [0xff; 2])
+			|| record[12..20].chunks(4).any(|field| field == [0xff; 4]);
+		if elsewhere { usize::MAX } else { usize::from(u16::from_le_bytes([record[10], record[11]])) }
+	};
+	let records = (first..=last).map(|at| &package[at..at + LEN]).filter(|record| record.starts_with(b"PK\x05\x06"));
+	// In the comment of one may be what looks like another.
+	records.map(said).max()
 }
 
 /// Unpacks it, onto the disk.

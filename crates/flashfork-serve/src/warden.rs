@@ -16,6 +16,7 @@ use rustix::process::{
 	Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, getrlimit, pidfd_open, set_parent_process_death_signal,
 	setrlimit, wait,
 };
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -33,6 +34,8 @@ pub struct Order {
 	pub program: Program,
 	pub shim: PathBuf,
 	pub config: Config,
+	/// Most namespaces of a kind that all of it may have.
+	pub namespaces: usize,
 }
 
 /// What has come of it, one line of JSON: how many kilobytes the template has as its data (`VmData` in
@@ -151,6 +154,8 @@ fn outer(inside: i32) -> Result<()> {
 
 fn warm(order: &Order) -> Result<((u64, bool), i32)> {
 	go_apart(&order.state)?;
+	limit_namespaces(order.namespaces)?;
+	without_keys()?;
 	// The server keeps room for what it sends: see MOST_DESCRIPTORS in pool.rs.
 	let half = getrlimit(Resource::Nofile).maximum.map(|most| most / 2);
 	setrlimit(Resource::Nofile, Rlimit { current: half, maximum: half })?;
@@ -250,6 +255,38 @@ fn go_apart(state: &Path) -> Result<()> {
 	// What is unmounted there later goes from clones, too, of which one may be waiting for a caller by then.
 	mount_change(state, MountPropagationFlags::SHARED)?;
 	Ok(mount("proc", "/proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?)
+}
+
+/// Has all that is in here have so many namespaces of each kind (`namespaces(7)`): the kernel counts them for the
+/// server's user, and one call could use up those of all.
+fn limit_namespaces(most: usize) -> Result<()> {
+	for limit in std::fs::read_dir("/proc/sys/user")? {
+		let path = limit?.path();
+		if path.as_os_str().as_encoded_bytes().ends_with(b"_namespaces") {
+			std::fs::write(path, most.to_string())?;
+		}
+	}
+	Ok(())
+}
+
+/// Has no process that this one starts reach the kernel's keys (`keyrings(7)`): they are of the server's user, in no
+/// namespace, so that one function could read another's.
+fn without_keys() -> Result<()> {
+	// The same calls have other numbers in the ABI x32.
+	const X32: i64 = 0x4000_0000;
+	let calls = [libc::SYS_add_key, libc::SYS_request_key, libc::SYS_keyctl];
+	let rules = calls.into_iter().flat_map(|call| [(call, Vec::new()), (call | X32, Vec::new())]).collect();
+	let architecture = std::env::consts::ARCH.try_into().map_err(Error::other)?;
+	let none = SeccompAction::Errno(libc::ENOSYS as u32);
+	let filter = SeccompFilter::new(rules, SeccompAction::Allow, none, architecture).map_err(Error::other)?;
+	let program = BpfProgram::try_from(filter).map_err(Error::other)?;
+	let all = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr() as *mut libc::sock_filter };
+	// SAFETY: a structure with as many instructions as it says. The kernel takes it from who has all rights here; by
+	// no_new_privs, which the library would set, the template would be another program than those who call it.
+	match unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const all) } {
+		0 => Ok(()),
+		_ => Err(failed("keep the kernel's keys from functions")),
+	}
 }
 
 /// Where processes of functions see nothing of this machine's.

@@ -2,7 +2,7 @@
 
 use crate::link::{Heard, LOOK, Link, Silence, State, readable};
 use crate::{error::Error, name::Name, renew::Stale};
-use flashfork_warm::{Ask, Step, Tell};
+use flashfork_warm::{Ask, Step, Tell, UNSEEN};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -123,7 +123,10 @@ impl AsFd for Asked {
 /// What a message means; `pid` is the clone's process, if it has started.
 fn news(link: &Link, name: &Name, pid: Option<i32>, heard: &Heard) -> Result<News, Error> {
 	match *heard {
-		Heard::Tell(Tell::Started { pid }) => Ok(News::Started { pid }),
+		Heard::Tell(Tell::Started { pid }) => {
+			// One of another space would be a stranger's here, who must not get its signals.
+			Ok(News::Started { pid: if link.has_our_numbers() { pid } else { UNSEEN } })
+		}
 		Heard::Tell(Tell::Stale { why, renews, count, name: what }) => {
 			Err(Error::Stale(Stale::new(name, why, renews, count, &what)))
 		}
@@ -180,7 +183,8 @@ enum Lost {
 }
 
 impl Clone {
-	/// Its process. It leads its own process group.
+	/// Its process, which leads its own process group; `i32::MAX` where its template has other process numbers than
+	/// this process (`pid_namespaces(7)`).
 	#[must_use]
 	pub fn pid(&self) -> i32 {
 		self.pid

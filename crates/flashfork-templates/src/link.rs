@@ -244,6 +244,20 @@ impl Link {
 		}
 	}
 
+	/// Whether process numbers are the same to the template and here (`pid_namespaces(7)`).
+	pub fn has_our_numbers(&self) -> bool {
+		let Some(pid) = self.template else { return false };
+		let space = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/pid"));
+		match (space(&pid.to_string()), space("self")) {
+			(Ok(theirs), Ok(ours)) => theirs == ours,
+			// It is closed to others: it has a number for each space from this one on.
+			_ => std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| {
+				let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+				numbers.is_some_and(|all| all.split_whitespace().count() == 1)
+			}),
+		}
+	}
+
 	/// How the template's process is. One that is gone may have left the connection to what it has started while it was
 	/// warmed.
 	pub fn state(&self) -> State {

@@ -6,6 +6,7 @@ import random
 import re
 import signal
 import socket
+import struct
 import time
 
 import numpy
@@ -16,6 +17,17 @@ if os.environ.get("HANGS"):
 	# Wherever it is forked for the second time, as its template is.
 	forks = []
 	os.register_at_fork(before=lambda: forks.append(1), after_in_parent=lambda: len(forks) > 1 and time.sleep(1000))
+if os.environ.get("LIES"):
+	# Its template says of each clone that it is another process, before that can.
+	def lie():
+		for fd in range(3, 64):
+			try:
+				with socket.socket(fileno=os.dup(fd)) as caller:
+					if caller.type == socket.SOCK_SEQPACKET:
+						caller.send(struct.pack("<Qq", 3, int(os.environ["LIES"])).ljust(512, b"\0"))
+			except OSError:
+				pass
+	os.register_at_fork(before=lie)
 WARMED_WITH = os.environ.get("SECRET"), os.environ.get("PLAIN")
 BORN = os.urandom(8).hex()
 NUMBER = os.getpid()
@@ -79,6 +91,22 @@ def abort(event, context):
 def terminate(event, context):
 	os.kill(os.getpid(), signal.SIGTERM)
 	time.sleep(1000)
+
+
+def keys(event, context):
+	"""The error with which it adds a key to the kernel's."""
+	libc = ctypes.CDLL(None, use_errno=True)
+	libc.syscall(248, b"user", b"k", b"secret", 6, -4)
+	return ctypes.get_errno()
+
+
+def namespaces(event, context):
+	"""How many namespaces of IPC it can have."""
+	libc, all = ctypes.CDLL(None), []
+	libc.unshare(0x10000000)
+	while libc.unshare(0x08000000) == 0:
+		all.append(os.open("/proc/self/ns/ipc", os.O_RDONLY))
+	return len(all)
 
 
 def processes():

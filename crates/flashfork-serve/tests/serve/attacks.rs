@@ -4,6 +4,7 @@ use crate::common::{Server, answer, runs, until};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use serde_json::{Value, json};
 use std::io::{Cursor, Write};
+use std::os::unix::process::CommandExt;
 
 const CALL: &str = "/2015-03-31/functions/f/invocations";
 
@@ -299,4 +300,36 @@ fn a_template_that_hangs_when_it_is_forked_ends_with_its_calls() {
 	until("its call runs on", || !runs(&word));
 	// Its place is free, and it is warm again.
 	still_serves(&server);
+}
+
+#[test]
+fn a_template_that_says_its_clones_are_others_does_not_end_these() {
+	let mut other = std::process::Command::new("cat");
+	// It ends with this test.
+	other.stdin(std::process::Stdio::piped()).process_group(0);
+	if rustix::process::geteuid().is_root() {
+		// The server's user.
+		other.uid(65534);
+	}
+	let mut other = other.spawn().unwrap();
+	let server = Server::start("lies", &[]);
+	server.deploy("f", &["--timeout", "30", "--env", &format!("LIES={}", other.id())]);
+	still_serves(&server);
+	// Its clones end with its template.
+	assert!(server.command(&["undeploy", "f"]).status.success());
+	let is_gone = || server.ask("POST", CALL, "", b"{}").0 == 404;
+	until("it stays", is_gone);
+	server.deploy("f", &["--timeout", "30"]);
+	still_serves(&server);
+	drop(other.stdin.take());
+	assert!(other.wait().unwrap().success());
+}
+
+#[test]
+fn what_the_kernel_has_of_the_server_s_user_is_no_call_s() {
+	let server = server("users", &["--concurrency", "1"]);
+	// ENOSYS: there are no keys, which another function could read.
+	assert_eq!(server.call("f", &json!({ "do": "keys" })), (json!(38), false));
+	let (count, failed) = server.call("f", &json!({ "do": "namespaces" }));
+	assert!(!failed && count.as_u64().unwrap() < 80, "{count}");
 }
