@@ -29,13 +29,13 @@ fn fork_by(real: impl FnOnce() -> c_int) -> c_int {
 	pid
 }
 
-/// libc's `fork`, of which nobody takes note.
-pub(crate) fn plain() -> c_int {
-	let found = FORK.known();
+/// libc's `_Fork`, of which nobody takes note.
+pub(crate) fn bare() -> c_int {
+	let found = UNDERSCORE_FORK.known();
 	if found.is_null() {
 		return nothing_found();
 	}
-	// SAFETY: libc's fork has this type.
+	// SAFETY: libc's _Fork has this type.
 	unsafe { core::mem::transmute::<*mut c_void, Fork>(found)() }
 }
 

@@ -349,6 +349,27 @@ mod tests {
 	}
 
 	#[test]
+	fn a_template_in_another_space_names_no_process_of_this_one() {
+		use std::process::{Command, Stdio};
+		let link = |pid| Link { template: Some(pid), ..pair().0 };
+		assert!(link(std::process::id() as i32).has_our_numbers());
+		let mut outer = Command::new("unshare");
+		let mut outer = outer
+			.args(["--user", "--pid", "--fork", "cat"])
+			.stdin(Stdio::piped())
+			.stdout(Stdio::piped())
+			.spawn()
+			.unwrap();
+		// It runs when it answers.
+		std::io::Write::write_all(outer.stdin.as_mut().unwrap(), b"x").unwrap();
+		std::io::Read::read_exact(outer.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+		let inner = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", outer.id())).unwrap();
+		assert!(!link(inner.trim().parse().unwrap()).has_our_numbers());
+		drop(outer.stdin.take());
+		assert!(outer.wait().unwrap().success());
+	}
+
+	#[test]
 	fn nonsense_is_told_from_the_end() {
 		let (link, theirs) = pair();
 		assert!(link.hear().is_none());

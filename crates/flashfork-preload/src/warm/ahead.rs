@@ -101,8 +101,11 @@ pub fn wait_for_caller(rehearsed: bool) {
 		close(&mut template.ahead.far);
 		template.slots[0] = Slot { socket, job, caller: serve::own_user(socket).unwrap_or(0), ..FREE };
 		*CLONE.get() = Some(take_over(template, &Wanted { slot: 0, descriptors }));
+		let is_call = template.facts.at == ReadyAt::Runtime;
 		*TEMPLATE.get() = None;
-		super::hooks::run_or_end();
+		if !is_call {
+			super::hooks::run_or_end();
+		}
 	}
 }
 

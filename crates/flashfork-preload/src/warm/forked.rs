@@ -3,6 +3,7 @@
 use super::template::{CLONE, TEMPLATE, Template};
 use super::{ahead, hooks, serve, take_over};
 use core::ffi::c_int;
+use flashfork_warm::ReadyAt;
 
 /// Whether what is forked next is a template's clone, and no child of a handler of forks.
 pub fn before() -> bool {
@@ -50,8 +51,12 @@ fn after_of(template: &mut Template, pid: c_int, ours: bool) {
 		let Some(wanted) = template.wanted.take() else { return ahead::after_fork(template, pid) };
 		if pid == 0 {
 			*CLONE.get() = Some(take_over::take_over(template, &wanted));
+			// A function's code runs in what is a call's own.
+			let is_call = template.facts.at == ReadyAt::Runtime;
 			*TEMPLATE.get() = None;
-			hooks::run_or_end();
+			if !is_call {
+				hooks::run_or_end();
+			}
 		} else {
 			serve::forked(template, &wanted, pid);
 		}

@@ -4,7 +4,8 @@
 //! A clone is locked in (ARCHITECTURE.md, Functions), with /tmp and /proc of its own.
 
 use super::template::{CLONE, ORDER, Single};
-use super::{ahead, api::api, forked::in_handlers, init, shared, source, take_over::set_limit, threads, wait::wait};
+use super::{ahead, api::api, hooks, init, shared, source, take_over::set_limit, threads, wait::wait};
+use crate::atfork;
 use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{null, null_mut};
@@ -37,7 +38,6 @@ api! {
 	PyList_New: fn(isize) -> Object;
 	PyObject_CallObject: fn(Object, Object) -> Object;
 	PyOS_AfterFork_Child: fn();
-	PyOS_AfterFork_Parent: fn();
 	PyOS_BeforeFork: fn();
 }
 
@@ -102,22 +102,22 @@ unsafe fn become_template() -> Option<()> {
 	unsafe {
 		let python = python.map(|api| Python { lock: (api.PyGILState_Ensure)(), names: api.names(), api });
 		*HOME.get() = libc::open(c".".as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC);
-		let with = |function: fn(&Api)| in_handlers(|| python.iter().for_each(|python| function(&python.api)));
 		let mut is_clone = false;
 		while !is_clone && wait(ReadyAt::Runtime) {
-			with(|api| (api.PyOS_BeforeFork)());
-			is_clone = crate::forks::fork() == 0;
-			if !is_clone {
-				with(|api| (api.PyOS_AfterFork_Parent)());
-			}
+			is_clone = crate::forks::_Fork() == 0;
 		}
 		if is_clone {
 			lock_in();
-			with(|api| (api.PyOS_AfterFork_Child)());
 			if ahead::is_ahead() {
 				ahead::wait_for_caller(true);
 			}
 			begin();
+			// The function's own code for forks would run without a call's limits before this, and in the template.
+			let with = |function: fn(&Api)| python.iter().for_each(|python| function(&python.api));
+			with(|api| (api.PyOS_BeforeFork)());
+			atfork::run();
+			hooks::run_or_end();
+			with(|api| (api.PyOS_AfterFork_Child)());
 		}
 		if let Some(python) = python {
 			if is_clone {
@@ -225,7 +225,7 @@ unsafe fn lock_in() {
 		libc::sigaction(libc::SIGCHLD, &raw const plain, &raw mut on_child);
 		let init = init::make(parent);
 		check(-c_int::from(init.is_none()), c"flashfork: can't make the init of a call");
-		let inside = crate::forks::plain();
+		let inside = crate::forks::bare();
 		check(c_int::from(inside < 0), c"flashfork: can't fork for a call");
 		if inside > 0 {
 			stand_for(inside, init.unwrap_or_default());

@@ -28,6 +28,9 @@ pub unsafe fn note() {
 				-1,
 			);
 		}
+		if !crate::atfork::are_known() {
+			refuse(c"more than 64 handlers of pthread_atfork", -1);
+		}
 		each(|fd, facts| match facts.st_mode & libc::S_IFMT {
 			libc::S_IFSOCK if is_own(fd) => {
 				pairs += 1;

@@ -4,30 +4,19 @@ import http.client
 import os
 import random
 import re
+import resource
 import signal
 import socket
-import struct
 import time
 
 import numpy
 
 if os.environ.get("IGNORES"):
 	signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-if os.environ.get("HANGS"):
-	# Wherever it is forked for the second time, as its template is.
-	forks = []
-	os.register_at_fork(before=lambda: forks.append(1), after_in_parent=lambda: len(forks) > 1 and time.sleep(1000))
-if os.environ.get("LIES"):
-	# Its template says of each clone that it is another process, before that can.
-	def lie():
-		for fd in range(3, 64):
-			try:
-				with socket.socket(fileno=os.dup(fd)) as caller:
-					if caller.type == socket.SOCK_SEQPACKET:
-						caller.send(struct.pack("<Qq", 3, int(os.environ["LIES"])).ljust(512, b"\0"))
-			except OSError:
-				pass
-	os.register_at_fork(before=lie)
+if os.environ.get("HANDLERS"):
+	ran = []
+	os.register_at_fork(before=lambda: ran.append(("before", resource.getrlimit(resource.RLIMIT_NPROC)[0], os.getppid())),
+			after_in_parent=lambda: ran.append("parent"), after_in_child=lambda: ran.append("child"))
 WARMED_WITH = os.environ.get("SECRET"), os.environ.get("PLAIN")
 BORN = os.urandom(8).hex()
 NUMBER = os.getpid()
@@ -107,6 +96,11 @@ def namespaces(event, context):
 	while libc.unshare(0x08000000) == 0:
 		all.append(os.open("/proc/self/ns/ipc", os.O_RDONLY))
 	return len(all)
+
+
+def handlers(event, context):
+	"""What ran before this call of what it has for forks."""
+	return ran
 
 
 def processes():

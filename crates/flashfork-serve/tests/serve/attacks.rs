@@ -1,10 +1,9 @@
 //! What strangers try.
 
-use crate::common::{Server, answer, runs, until};
+use crate::common::{Server, answer, processes, runs, until};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use serde_json::{Value, json};
 use std::io::{Cursor, Write};
-use std::os::unix::process::CommandExt;
 
 const CALL: &str = "/2015-03-31/functions/f/invocations";
 
@@ -291,38 +290,34 @@ fn more_connections_than_descriptors_end_nothing() {
 }
 
 #[test]
-fn a_template_that_hangs_when_it_is_forked_ends_with_its_calls() {
+fn a_template_that_stands_still_ends_with_its_calls() {
 	let server = Server::start("hangs", &["--concurrency", "1"]);
-	server.deploy("f", &["--timeout", "2", "--env", "HANGS=1"]);
 	let word = format!("hangs{}", std::process::id());
-	let (told, failed) = server.call("f", &json!({ "do": "fork", "word": word, "then": "sleep" }));
-	assert!(failed && told["errorType"] == "Sandbox.Timedout", "{told}");
+	server.deploy("f", &["--timeout", "4", "--env", &format!("WORD={word}")]);
+	let mut call = server.sleeper(&format!("{word}-call"));
+	let has = |pid: i32, file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+	let parent = |pid: i32| has(pid, "stat").rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok();
+	let is_warden = |pid: i32| has(pid, "cmdline").contains("warden of a function");
+	let all = processes(&format!("WORD={word}")).into_iter();
+	let template = all.map(|pid| pid.as_raw_nonzero().get()).find(|pid| parent(*pid).is_some_and(is_warden));
+	let stopped = std::process::Command::new("kill").args(["-STOP", &template.unwrap().to_string()]).status();
+	assert!(stopped.unwrap().success());
+	let (_, _, told) = answer(&mut call);
+	assert!(String::from_utf8(told).unwrap().contains("Sandbox.Timedout"));
 	until("its call runs on", || !runs(&word));
 	// Its place is free, and it is warm again.
 	still_serves(&server);
 }
 
 #[test]
-fn a_template_that_says_its_clones_are_others_does_not_end_these() {
-	let mut other = std::process::Command::new("cat");
-	// It ends with this test.
-	other.stdin(std::process::Stdio::piped()).process_group(0);
-	if rustix::process::geteuid().is_root() {
-		// The server's user.
-		other.uid(65534);
+fn handlers_of_forks_run_in_calls_alone() {
+	let server = Server::start("handlers", &[]);
+	server.deploy("f", &["--timeout", "30", "--env", "HANDLERS=1"]);
+	for _ in 0..3 {
+		// With the limits of a call, in its own space of processes.
+		let ran = json!([["before", 256, 0], "child"]);
+		assert_eq!(server.call("f", &json!({ "do": "handlers" })), (ran, false));
 	}
-	let mut other = other.spawn().unwrap();
-	let server = Server::start("lies", &[]);
-	server.deploy("f", &["--timeout", "30", "--env", &format!("LIES={}", other.id())]);
-	still_serves(&server);
-	// Its clones end with its template.
-	assert!(server.command(&["undeploy", "f"]).status.success());
-	let is_gone = || server.ask("POST", CALL, "", b"{}").0 == 404;
-	until("it stays", is_gone);
-	server.deploy("f", &["--timeout", "30"]);
-	still_serves(&server);
-	drop(other.stdin.take());
-	assert!(other.wait().unwrap().success());
 }
 
 #[test]

@@ -273,7 +273,7 @@ fn what_a_warden_begins_ends_with_it_at_any_moment() {
 		"state": place.path(), "code": path("code"),
 		"program": { "path": *PYTHON, "arguments": arguments, "variables": [], "threads": false },
 		"shim": Path::new(SERVE).with_file_name("libflashfork_preload.so"),
-		"config": { "FunctionName": "f", "Environment": { "Variables": { "WORD": word } } },
+		"namespaces": 99, "config": { "FunctionName": "f", "Environment": { "Variables": { "WORD": word } } },
 	});
 	// SAFETY: takes nothing.
 	let cpu = unsafe { libc::sched_getcpu() }.to_string();
