@@ -43,10 +43,22 @@ pub struct Ended {
 	pub payload: String,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 enum Line {
 	Event(Event),
 	Ended(Ended),
+}
+
+/// The same, to be written.
+#[derive(Serialize)]
+enum Said<'a> {
+	Event(&'a Event),
+	Ended(&'a Ended),
+}
+
+/// Bytes of a payload as it is written: of a control character six.
+fn written_bytes(payload: &str) -> usize {
+	serde_json::json!(payload).to_string().len()
 }
 
 struct Known {
@@ -62,17 +74,17 @@ impl Known {
 	fn take(&mut self, line: Line) {
 		match line {
 			Line::Event(event) => {
-				self.waiting_bytes += event.payload.len();
+				self.waiting_bytes += written_bytes(&event.payload);
 				self.waiting.insert(event.id.clone(), event);
 			}
 			Line::Ended(ended) => {
 				if let Some(event) = self.waiting.remove(&ended.id) {
-					self.waiting_bytes -= event.payload.len();
+					self.waiting_bytes -= written_bytes(&event.payload);
 				}
-				self.ended_bytes += ended.payload.len();
+				self.ended_bytes += written_bytes(&ended.payload);
 				self.ended.push_back(ended);
 				while self.ended.len() > MOST_RESULTS || self.ended_bytes > self.most {
-					self.ended_bytes -= self.ended.pop_front().map_or(0, |ended| ended.payload.len());
+					self.ended_bytes -= self.ended.pop_front().map_or(0, |ended| written_bytes(&ended.payload));
 				}
 			}
 		}
@@ -80,9 +92,9 @@ impl Known {
 
 	/// The lines of all there is.
 	fn text(&self) -> Result<Vec<u8>> {
-		let ended = self.ended.iter().cloned().map(Line::Ended);
+		let ended = self.ended.iter().map(Said::Ended);
 		let mut text = Vec::new();
-		for line in ended.chain(self.waiting.values().cloned().map(Line::Event)) {
+		for line in ended.chain(self.waiting.values().map(Said::Event)) {
 			serde_json::to_writer(&mut text, &line).map_err(ApiError::service)?;
 			text.push(b'\n');
 		}
@@ -141,7 +153,7 @@ impl Events {
 		let mut written = locked(&self.written);
 		{
 			let known = locked(&self.known);
-			if known.waiting.len() >= MOST_WAITING || known.waiting_bytes + event.payload.len() > known.most {
+			if known.waiting.len() >= MOST_WAITING || known.waiting_bytes + written_bytes(&event.payload) > known.most {
 				return Err(ApiError::too_many("too many events wait; try again later"));
 			}
 		}
@@ -169,7 +181,11 @@ impl Events {
 	}
 
 	fn add(&self, written: &mut Written, line: Line) -> Result<()> {
-		let mut text = serde_json::to_vec(&line).map_err(ApiError::service)?;
+		let said = match &line {
+			Line::Event(event) => Said::Event(event),
+			Line::Ended(ended) => Said::Ended(ended),
+		};
+		let mut text = serde_json::to_vec(&said).map_err(ApiError::service)?;
 		text.push(b'\n');
 		let Written { file, length, begun_with } = written;
 		// Half a line, of an addition that failed, would break the next one.
@@ -261,10 +277,11 @@ mod tests {
 		let state = tempfile::tempdir().unwrap();
 		const MOST: usize = 1 << 20;
 		let (events, _) = Events::open_up_to(MOST, state.path()).unwrap();
-		let payload = "1".repeat(MOST / 128);
+		// Written, a byte is six, and there are quotation marks.
+		let payload = "\u{1}".repeat(MOST / 128 / 6);
 		let event =
 			|id: usize| Event { id: id.to_string(), owner: "o".into(), function: "f".into(), payload: payload.clone() };
-		let most = 128;
+		let most = MOST / (payload.len() * 6 + 2);
 		for id in 0..most {
 			events.accept(event(id)).unwrap();
 		}
@@ -277,14 +294,15 @@ mod tests {
 		}
 		// The latest are there, of as many bytes as all may have; the file has been written anew since.
 		assert!(events.result("o", "0").is_none());
-		assert_eq!(events.result("o", &(most - 1).to_string()).unwrap().unwrap().payload.len(), MOST / 32);
+		assert_eq!(events.result("o", &(most - 1).to_string()).unwrap().unwrap().payload.len(), 4 * payload.len());
 		let len = |events: &Events| locked(&events.written).file.metadata().unwrap().len();
 		assert!(len(&events) < 5 * MOST as u64);
 		events.accept(event(most)).unwrap();
 		drop(events);
 		let (events, waiting) = Events::open_up_to(MOST, state.path()).unwrap();
 		assert_eq!(waiting.len(), 1);
-		assert_eq!(locked(&events.known).ended_bytes, MOST);
+		let kept = locked(&events.known).ended_bytes;
+		assert!((MOST * 15 / 16..=MOST).contains(&kept), "{kept}");
 		assert!(len(&events) < (MOST + MOST / 16) as u64);
 	}
 }

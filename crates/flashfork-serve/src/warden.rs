@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::io::{Error, Result, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -195,8 +195,12 @@ fn warm(order: &Order) -> Result<((u64, bool), i32)> {
 	for place in own_places().into_iter().filter(|place| place.is_dir()) {
 		close(&place)?;
 	}
-	// No call is to find it, nor the function to write there by what it has opened.
-	attributes(&place, 0, [libc::MOUNT_ATTR_RDONLY, 0])?;
+	// No call is to find it, nor the function to write there by what it has opened, or mounted elsewhere.
+	close(&place)?;
+	let socket = std::fs::symlink_metadata(place.join(NAME))?;
+	if !socket.file_type().is_socket() {
+		return Err(Error::other("its name is no template's"));
+	}
 	unmount(&place, UnmountFlags::DETACH)?;
 	// With threads the template is another process than those that it stands for; no other here has as much.
 	let all = if threads { processes()? } else { vec![facts.pid] };

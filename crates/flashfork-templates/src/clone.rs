@@ -228,9 +228,9 @@ impl Clone {
 		{
 			*status = match news(&self.link, &self.name, Some(self.pid), &heard) {
 				Ok(News::Ended(status)) => Some(Ok(status)),
-				Ok(News::Started { .. }) => continue,
 				Err(Error::Gone(_)) => Some(Err(Lost::Gone)),
-				Err(_) => Some(Err(Lost::Misunderstood)),
+				// It has started once.
+				Ok(News::Started { .. }) | Err(_) => Some(Err(Lost::Misunderstood)),
 			};
 			// Others who wait would wait for what has been heard here.
 			self.link.end();

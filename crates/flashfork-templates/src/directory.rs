@@ -159,7 +159,8 @@ impl Directory {
 			_ => {}
 		}
 		match rustix::fs::unlinkat(&self.open, entry.as_ref(), AtFlags::empty()) {
-			Ok(()) | Err(Errno::NOENT) => Ok(()),
+			// Where nothing can be written it is nobody else's any more.
+			Ok(()) | Err(Errno::NOENT | Errno::ROFS) => Ok(()),
 			Err(e) => Err(Error::file("remove", path)(e)),
 		}
 	}

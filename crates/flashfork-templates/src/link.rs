@@ -3,6 +3,7 @@
 use crate::{directory::Directory, error::Error, name::Name, recipe::Kept, renew::Stale};
 use flashfork_warm::{Ask, Tell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -79,10 +80,22 @@ impl Link {
 		let end = end.map_err(failed)?;
 		// Only where thousands wait already does connecting wait.
 		set_socket_timeout(&end, Timeout::Send, Some(LIMIT)).map_err(failed)?;
-		let address = SocketAddrUnix::new(names.short(name)).map_err(failed)?;
+		// A socket, and no link to another: by this very entry.
+		let entry = match rustix::fs::openat(
+			&names.open,
+			name.as_ref(),
+			OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+			Mode::empty(),
+		) {
+			Err(Errno::NOENT) => return Ok(Found::Nobody),
+			opened => opened.map_err(failed)?,
+		};
+		if !FileType::from_raw_mode(fstat(&entry).map_err(failed)?.st_mode).is_socket() {
+			return Err(failed(Errno::NOTSOCK));
+		}
+		let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", entry.as_raw_fd())).map_err(failed)?;
 		match connect(&end, &address) {
 			Ok(()) => {}
-			Err(Errno::NOENT) => return Ok(Found::Nobody),
 			Err(Errno::CONNREFUSED) => return Ok(Found::Dead),
 			Err(Errno::AGAIN) => return Err(Error::Full { name: name.clone(), seconds: LIMIT.as_secs() }),
 			Err(e) => return Err(failed(e)),

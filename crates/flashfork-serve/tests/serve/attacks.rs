@@ -321,6 +321,15 @@ fn handlers_of_forks_run_in_calls_alone() {
 }
 
 #[test]
+fn no_call_gives_its_template_s_name_to_another() {
+	let server = Server::start("holds", &[]);
+	server.deploy("f", &["--timeout", "30", "--env", "HOLDS=1"]);
+	// EROFS.
+	assert_eq!(server.call("f", &json!({ "do": "hold" })), (json!([30, 30]), false));
+	still_serves(&server);
+}
+
+#[test]
 fn what_the_kernel_has_of_the_server_s_user_is_no_call_s() {
 	let server = server("users", &["--concurrency", "1"]);
 	// ENOSYS: there are no keys, which another function could read.
