@@ -7,12 +7,12 @@ from ._library import NATIVE, unsupported
 
 
 def main() -> None:
-    """Becomes the command, with this process's arguments."""
-    if unsupported:
-        sys.exit(f"flashfork: {unsupported}.")
-    command = NATIVE / "flashfork"
-    os.execv(command, [str(command), *sys.argv[1:]])
+	"""Becomes the command, with this process's arguments."""
+	if unsupported:
+		sys.exit(f"flashfork: {unsupported}.")
+	command = NATIVE / "flashfork"
+	os.execv(command, [str(command), *sys.argv[1:]])
 
 
 if __name__ == "__main__":
-    main()
+	main()
