@@ -29,9 +29,7 @@ impl Cgroups {
 		let memberships = read(Path::new("/proc/self/cgroup")).map_err(|e| e.to_string())?;
 		let own =
 			own(&mounts, &memberships).ok_or("this host has no cgroup v2, or the daemon's cgroup is not in it")?;
-		// Where systemd (DelegateSubgroup=), or an earlier daemon beside whose processes this was started, has put it.
-		let own = if own.ends_with(name) { own.parent().unwrap_or(&own) } else { &own };
-		Self::below(own, name, process::id())
+		Self::below(given(&own, name, is_marked), name, process::id())
 	}
 
 	/// Below `own`, the cgroup of process `daemon`.
@@ -98,6 +96,23 @@ fn own(mounts: &str, memberships: &str) -> Option<PathBuf> {
 	})
 }
 
+/// What systemd marks those with that it delegates (systemd.resource-control(5)), and a daemon those that it has made
+/// for itself.
+const DELEGATED: &str = "user.delegate";
+const OWN: &str = "user.flashfork";
+
+/// The one that a daemon of this name was given which is in `own`: that above it where systemd (DelegateSubgroup=), or
+/// an earlier daemon beside whose processes this was started, has put it there. An administrator's may have that name.
+fn given<'a>(own: &'a Path, name: &str, is_marked: impl Fn(&Path, &str) -> bool) -> &'a Path {
+	let above =
+		own.parent().filter(|above| own.ends_with(name) && (is_marked(own, OWN) || is_marked(above, DELEGATED)));
+	above.unwrap_or(own)
+}
+
+fn is_marked(group: &Path, mark: &str) -> bool {
+	rustix::fs::getxattr(group, mark, &mut [0u8; 8][..]).is_ok_and(|len| len > 0)
+}
+
 /// Lets the cgroups in `own` have controllers; whether the daemon had to leave it for that.
 fn enable(own: &Path, name: &str, daemon: u32) -> io::Result<bool> {
 	let control = own.join("cgroup.subtree_control");
@@ -114,6 +129,8 @@ fn enable(own: &Path, name: &str, daemon: u32) -> io::Result<bool> {
 		}
 		let leaf = own.join(name);
 		fs::create_dir(&leaf).or_else(|e| if e.kind() == ErrorKind::AlreadyExists { Ok(()) } else { Err(e) })?;
+		// Where the kernel is too old for that (Linux 5.7) nobody is started beside it.
+		let _ = rustix::fs::setxattr(&leaf, OWN, b"1", rustix::fs::XattrFlags::empty());
 		write(&leaf.join("cgroup.procs"), &daemon.to_string())?;
 	}
 	write(&control, "+memory +pids")?;
@@ -166,6 +183,16 @@ mod tests {
 		assert_eq!(found("3:cpu:/\n0::/\n"), Some("/sys/fs/cgroup/".into()));
 		assert_eq!(found("3:memory:/x\n"), None);
 		assert_eq!(own("25 1 8:1 / / rw - ext4 /dev/sda1 rw\n", "0::/\n"), None);
+	}
+
+	#[test]
+	fn an_administrator_s_cgroup_of_a_daemon_s_name_is_not_left() {
+		let own = Path::new("/sys/fs/cgroup/x/daemon");
+		let above = Path::new("/sys/fs/cgroup/x");
+		assert_eq!(given(own, "daemon", |_, _| false), own);
+		assert_eq!(given(own, "daemon", |group, mark| (group, mark) == (above, DELEGATED)), above);
+		assert_eq!(given(own, "daemon", |group, mark| (group, mark) == (own, OWN)), above);
+		assert_eq!(given(above, "daemon", |_, _| true), above);
 	}
 
 	#[test]
