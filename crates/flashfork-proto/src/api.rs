@@ -45,6 +45,10 @@ pub struct Daemon {
 	pub api: u32,
 	/// Its process id.
 	pub pid: u32,
+	/// The inode of its namespace of processes (`namespaces(7)`): there are all process ids that it tells of. 0 where
+	/// it isn't known.
+	#[serde(default)]
+	pub pid_namespace: u64,
 }
 
 /// Boots a guest and makes a template of it.

@@ -97,6 +97,7 @@ impl Machines {
 			};
 			let usage = clones
 				.first()
+				.filter(|_| template.is_seen)
 				.map(|clone| Known::Machine(clone.pid))
 				.filter(|known| usage::used(&[*known])[0].is_some());
 			let made = attach(&daemon, &name, template.ports, clone, usage).await;

@@ -6,10 +6,11 @@ use crate::error::{ApiError, Result};
 use crate::store::Config;
 use crate::warden;
 use flashfork_proto::agent::{Exec, Exit};
-use flashfork_proto::api::{Clone, CreateClones, ForkClone, Forked};
+use flashfork_proto::api::{self, Clone, CreateClones, ForkClone, Forked};
 use flashfork_proto::function::{MAX_FRAME, Said};
 use serde_bytes::ByteBuf;
 use std::io::Error;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Where guests keep their agent, and a function finds its package, as in AWS.
@@ -27,6 +28,8 @@ pub struct Ports {
 pub struct Template {
 	pub(super) name: String,
 	pub(super) ports: Ports,
+	/// Whether the daemon's process ids are this process's.
+	pub(super) is_seen: bool,
 	/// Removes it.
 	_owned: Owned,
 }
@@ -45,13 +48,15 @@ impl Machines {
 		let failed = |why| ApiError::not_ready(format!("the function can't be warmed in a clone of {of}: {why}"));
 		// What it asks for, a call or to be heard on its failure, each clone does.
 		let ports = self.begin(&name, config, code, print).await.map_err(|e| failed(e.to_string()))?;
+		let daemon: api::Daemon = self.daemon.get("/v1").await?;
+		let is_seen = std::fs::metadata("/proc/self/ns/pid")?.ino() == daemon.pid_namespace;
 		let made = self.name();
 		let body = serde_json::json!({ "count": 0, "template": made });
 		let body: ForkClone = serde_json::from_value(body).map_err(ApiError::service)?;
 		let (_, owned) =
 			self.owned("templates", &made, None).make::<Forked>(&format!("clones/{name}/fork"), &body).await?;
 		clone.remove().await;
-		Ok(Template { name: made, ports, _owned: owned })
+		Ok(Template { name: made, ports, is_seen, _owned: owned })
 	}
 
 	/// Starts the function's runtime in a clone, and returns when it asks for something.

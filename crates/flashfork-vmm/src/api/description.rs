@@ -69,7 +69,7 @@ mod tests {
 	fn examples_of_all_answers_fit_their_schemas() {
 		let document: serde_json::Value = serde_json::from_str(&openapi()).unwrap();
 		let schemas = &document["components"]["schemas"];
-		let daemon = api::Daemon { flashfork: String::new(), api: 1, pid: 1 };
+		let daemon = api::Daemon { flashfork: String::new(), api: 1, pid: 1, pid_namespace: 1 };
 		let error = api::Error { code: api::ErrorCode::NotFound, message: String::new() };
 		let host = api::Host { kvm: api::HostKvm::None, detail: String::new(), limits: String::new() };
 		for (name, value) in [

@@ -19,6 +19,7 @@ use flashfork_proto::api::{
 };
 use flashfork_proto::printable;
 use request::{Body, Name};
+use std::os::unix::fs::MetadataExt;
 use std::{sync::Arc, time::Instant};
 
 type Shared = State<Arc<Daemon>>;
@@ -77,7 +78,8 @@ async fn nowhere() -> Failure {
 #[utoipa::path(get, path = "/v1", responses((status = 200, description = "Done", body = api::Daemon), Failed))]
 async fn version() -> Json<api::Daemon> {
 	let flashfork = env!("CARGO_PKG_VERSION").to_owned();
-	Json(api::Daemon { flashfork, api: VERSION, pid: std::process::id() })
+	let pid_namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino());
+	Json(api::Daemon { flashfork, api: VERSION, pid: std::process::id(), pid_namespace })
 }
 
 /// All templates.
