@@ -139,15 +139,17 @@ impl Metrics {
 		}
 	}
 
-	/// All of it, as text in the format of OpenMetrics.
-	pub fn text(&self, pool: &Pool, functions: usize, events: usize) -> Result<String, std::fmt::Error> {
+	/// All of it, as text in the format of OpenMetrics. `events`: how many wait, if that is known.
+	pub fn text(&self, pool: &Pool, functions: usize, events: Option<usize>) -> Result<String, std::fmt::Error> {
 		let (slots, free) = (pool.concurrency as i64, pool.slots.available_permits() as i64);
 		self.slots.set(slots);
 		self.slots_used.set(slots - free);
 		self.queued.set(pool.waits() as i64);
 		self.parked.set(pool.parked() as i64);
 		self.functions.set(functions as i64);
-		self.events.set(events as i64);
+		if let Some(events) = events {
+			self.events.set(events as i64);
+		}
 		let mut out = String::new();
 		text::encode(&mut out, &self.registry)?;
 		Ok(out)

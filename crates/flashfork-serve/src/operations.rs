@@ -22,7 +22,11 @@ pub fn router(server: Arc<Server>) -> Router {
 
 async fn metrics(State(server): State<Arc<Server>>) -> Result<impl IntoResponse> {
 	const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-	let text = server.pool.metrics.text(&server.pool, server.functions().len(), server.events.waiting());
+	let waiting = match &server.cluster {
+		Some(cluster) => cluster.waiting_events().await,
+		None => Some(server.events.waiting()),
+	};
+	let text = server.pool.metrics.text(&server.pool, server.functions().len(), waiting);
 	Ok(([(header::CONTENT_TYPE, KIND)], text.map_err(ApiError::service)?))
 }
 

@@ -268,6 +268,8 @@ pub struct Store {
 
 impl Store {
 	pub fn new(state: PathBuf) -> Store {
+		// What was being unpacked when the last server ended.
+		let _ = fs::remove_dir_all(state.join("fetched"));
 		Store { state, leases: Leases::default() }
 	}
 
@@ -349,7 +351,11 @@ impl Store {
 		fs::create_dir_all(&functions)?;
 		// One with an extension was being written when the last server ended.
 		let paths = fs::read_dir(functions)?.flatten().map(|entry| entry.path());
-		for path in paths.filter(|path| path.extension().is_none()) {
+		for path in paths {
+			if path.extension().is_some() {
+				fs::remove_file(&path)?;
+				continue;
+			}
 			match serde_json::from_slice(&fs::read(&path)?) {
 				Ok(config) => all.push(config),
 				Err(e) => tracing::error!("{} is left out: {e}", path.display()),

@@ -158,6 +158,12 @@ impl Cluster {
 		Ok(())
 	}
 
+	/// How many wait, at all nodes; `None` where NATS doesn't say.
+	pub async fn waiting_events(&self) -> Option<usize> {
+		let told = timeout(SIGN, self.queue.stream.get_info()).await.ok()?.ok()?;
+		Some(told.state.messages as usize)
+	}
+
 	/// Takes events while slots are free, until this node is drained.
 	pub async fn take_events(self: Arc<Self>) {
 		let mut draining = self.draining.subscribe();

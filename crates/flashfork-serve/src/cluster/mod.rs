@@ -160,8 +160,9 @@ impl Cluster {
 		});
 		let client = client.await?;
 		let others = status::all(&client).await?;
+		let taken = |node: &str| CliError::Unable(format!("there is a node {node} already: give another --node-name"));
 		if others.iter().any(|other| other.node == node) {
-			return Err(CliError::Unable(format!("there is a node {node} already: give another --node-name")));
+			return Err(taken(&node));
 		}
 		let jetstream = jetstream::new(client.clone());
 		let packages = Packages::open(&jetstream, key, others.is_empty()).await?;
@@ -188,6 +189,11 @@ impl Cluster {
 		let cluster = Arc::new(cluster);
 		cluster.load().await?;
 		cluster.clone().work().await.map_err(|e| CliError::Unable(format!("NATS: {e}")))?;
+		// Of two that begin at the same time neither has seen the other before.
+		let all = status::all(&cluster.client).await?;
+		if all.iter().filter(|other| other.node == cluster.node).count() > 1 {
+			return Err(taken(&cluster.node));
+		}
 		Ok(cluster)
 	}
 

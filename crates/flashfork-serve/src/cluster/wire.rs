@@ -147,6 +147,6 @@ pub fn too_large(client: &Client) -> ApiError {
 	let most = client.max_payload();
 	ApiError::too_large(format!(
 		"between nodes a call, an event and their answers have {most} bytes at most, with all that is said about them, \
-		 which is max_payload of nats-server: set max_payload: 8MB in its configuration"
+		 which is max_payload of nats-server: set max_payload: 16MB in its configuration"
 	))
 }

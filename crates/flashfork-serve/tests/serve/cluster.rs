@@ -57,9 +57,9 @@ assert [f["FunctionName"] for f in client.list_functions()["Functions"]] == ["f"
 	);
 	// A message of NATS's has a megabyte, unless more is set.
 	let (status, _, why) = status_of(&two, &json!({ "a": "x".repeat(2 << 20) }));
-	assert!(status == 413 && why.contains("max_payload: 8MB"), "{status} {why}");
+	assert!(status == 413 && why.contains("max_payload: 16MB"), "{status} {why}");
 	let (status, _, why) = status_of(&two, &json!({ "a": vec![1; 400_000] }));
-	assert!(status == 413 && why.contains("max_payload: 8MB"), "{status} {why}");
+	assert!(status == 413 && why.contains("max_payload: 16MB"), "{status} {why}");
 	assert_eq!(status_of(&one, &json!({ "a": "x".repeat(2 << 20) })).0, 200);
 	// Deployed anew at the other, it is the new one everywhere; undeployed, nowhere.
 	two.deploy("f", &["--timeout", "20", "--env", "PLAIN=2"]);
