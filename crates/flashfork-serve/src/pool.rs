@@ -7,6 +7,7 @@ use crate::groups::{Group, Groups};
 use crate::instance::{Body, Instance, TIMED_OUT};
 use crate::lease::Lease;
 use crate::locked;
+use crate::log;
 use crate::machine::{self, Machines};
 use crate::metrics::{End, Metrics};
 use crate::parked::Parked;
@@ -169,7 +170,7 @@ impl Function {
 			warm.await.unwrap_or_else(|_| Err(ApiError::not_ready("the function is not warm after 120 seconds")));
 		let failed = |e: &ApiError| {
 			pool.metrics.warmed(None);
-			error!(function = self.config.full_name(), "not warm: {}", e.why);
+			error!(function = self.config.full_name(), "not warm: {}", log::words(&e.why));
 		};
 		let (warm, first) = warm.inspect_err(failed)?;
 		pool.metrics.warmed(Some(started.elapsed()));
@@ -338,7 +339,10 @@ impl Function {
 			match made.and_then(|made| made.map_err(ApiError::service)) {
 				Ok(instance) => drop(sender.send(instance)),
 				// The next call tries for itself, and its caller is told.
-				Err(e) => info!(function = function.config.full_name(), "no clone waits for the next call: {e}"),
+				Err(e) => {
+					let why = log::words(&e);
+					info!(function = function.config.full_name(), "no clone waits for the next call: {why}");
+				}
 			}
 		});
 	}

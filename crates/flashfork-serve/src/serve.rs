@@ -226,7 +226,7 @@ impl ServeArgs {
 			let server = server.clone();
 			tokio::spawn(async move {
 				if let Err(e) = function.warm(&server.pool).await {
-					error!(function = function.config.full_name(), "{e}");
+					error!(function = function.config.full_name(), "{}", log::words(&e));
 				}
 				server.warming.fetch_sub(1, Relaxed);
 			});

@@ -5,6 +5,7 @@ use super::wire::{self, Bid, Order, PATIENCE, Said, away};
 use super::{Call, Cluster};
 use crate::error::{ApiError, Result};
 use crate::locked;
+use crate::log;
 use crate::pool::{Function, Outcome};
 use async_nats::{Client, Subject};
 use axum::body::Bytes;
@@ -280,7 +281,7 @@ impl Cluster {
 			let (cluster, function) = (self.clone(), function.clone());
 			tokio::spawn(async move {
 				if let Err(e) = cluster.warm_at(&function).await {
-					info!("{name} is warm at no other node: {e}");
+					info!("{name} is warm at no other node: {}", log::words(&e));
 				}
 				locked(&cluster.growing).remove(&name);
 			});
