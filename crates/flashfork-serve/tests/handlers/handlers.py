@@ -101,6 +101,12 @@ def keys(event, context):
 	return ctypes.get_errno()
 
 
+def fuse(event, context):
+	"""What device there is, if any."""
+	path = event.get("path", "/dev/fuse")
+	return os.stat(path).st_rdev if os.path.exists(path) else None
+
+
 def namespaces(event, context):
 	"""How many namespaces of IPC it can have."""
 	libc, all = ctypes.CDLL(None), []

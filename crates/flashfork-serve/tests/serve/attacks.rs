@@ -334,6 +334,9 @@ fn what_the_kernel_has_of_the_server_s_user_is_no_call_s() {
 	let server = server("users", &["--concurrency", "1"]);
 	// ENOSYS: there are no keys, which another function could read.
 	assert_eq!(server.call("f", &json!({ "do": "keys" })), (json!(38), false));
+	// Nothing answers for a file system, which could keep a call from its end.
+	let (fuse, _) = server.call("f", &json!({ "do": "fuse" }));
+	assert!(fuse.is_null() || fuse == server.call("f", &json!({ "do": "fuse", "path": "/dev/null" })).0, "{fuse}");
 	let (count, failed) = server.call("f", &json!({ "do": "namespaces" }));
 	assert!(!failed && count.as_u64().unwrap() < 80, "{count}");
 }
