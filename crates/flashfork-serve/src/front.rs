@@ -81,6 +81,7 @@ impl Server {
 		let mut functions = BTreeMap::new();
 		for config in store.all()? {
 			let lease = store.lease(&config);
+			pool.metrics.know(&config.full_name());
 			functions.insert(config.full_name(), Arc::new(Function::new(config, lease)));
 		}
 		let (warming, bodies, turn) = (AtomicUsize::default(), Bodies::default(), AsyncMutex::default());
@@ -430,6 +431,7 @@ async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(Statu
 		}
 		None => {
 			server.store.put(&config)?;
+			server.pool.metrics.know(&name);
 			locked(&server.functions).insert(name.clone(), function);
 		}
 	}

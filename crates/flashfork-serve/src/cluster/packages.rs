@@ -295,7 +295,10 @@ impl Cluster {
 			return;
 		}
 		let old = match function {
-			Some(function) => functions.insert(name.clone(), function),
+			Some(function) => {
+				self.pool.metrics.know(&name);
+				functions.insert(name.clone(), function)
+			}
 			None => functions.remove(&name).inspect(|_| self.pool.metrics.forget(&name)),
 		};
 		drop((functions, seen, old));
