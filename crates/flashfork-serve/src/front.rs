@@ -415,6 +415,9 @@ async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(Statu
 	let kept: Vec<_> = old.iter().map(|old| &old.config).collect();
 	if let Err(e) = function.warm(&server.pool).await {
 		server.store.tidy(&name, &kept);
+		if e.status == StatusCode::TOO_MANY_REQUESTS {
+			return Err(e);
+		}
 		let log = function.log();
 		let printed = String::from_utf8_lossy(&log[log.len().saturating_sub(TAIL)..]);
 		let printed = if printed.is_empty() { String::new() } else { format!("; it has printed:\n{printed}") };

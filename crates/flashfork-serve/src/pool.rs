@@ -35,7 +35,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::{Instrument, debug_span, error, info};
 
-/// How long a function may take to be warmed.
+/// How long a function may take to be warmed, and wait for its turn before.
 const TO_WARM: Duration = Duration::from_secs(120);
 /// Most bytes of what is kept of a function's log, and of what a caller gets of its call's.
 const LOG: usize = 256 << 10;
@@ -63,7 +63,9 @@ pub struct Pool {
 	/// Places for fresh clones that wait for a call, and for used ones that wait for another.
 	pub fresh: Arc<Semaphore>,
 	pub used: Arc<Semaphore>,
-	/// Callers that may wait for that, and how many there may be.
+	/// Functions that may be warmed at a time.
+	pub warmed: Arc<Semaphore>,
+	/// Callers that may wait for a call's end, and how many there may be.
 	pub queue: Semaphore,
 	pub most_wait: usize,
 	pub metrics: Metrics,
@@ -156,11 +158,16 @@ impl Function {
 		if let Some(warm) = &*place {
 			return Ok(warm.clone());
 		}
+		let failed = |e: &ApiError| {
+			pool.metrics.warmed(None);
+			error!(function = self.config.full_name(), "not warm: {}", log::words(&e.why));
+		};
+		let turn = pool.turn_to_warm().await.inspect_err(failed)?;
 		let started = Instant::now();
 		let warm = timeout(TO_WARM, async {
 			let warm = Arc::new(self.start(pool).await?);
 			// What it has failed with when it was loaded its first clone says.
-			let mut first = self.fresh(pool, &warm, ()).await?.map_err(ApiError::service)?;
+			let mut first = self.fresh(pool, &warm, turn.clone()).await?.map_err(ApiError::service)?;
 			let begun = first.begin().await;
 			append(&self.log, &first.printed());
 			begun.map_err(|why| ApiError::not_ready(format!("the function fails when it is loaded: {why}")))?;
@@ -168,10 +175,6 @@ impl Function {
 		});
 		let warm =
 			warm.await.unwrap_or_else(|_| Err(ApiError::not_ready("the function is not warm after 120 seconds")));
-		let failed = |e: &ApiError| {
-			pool.metrics.warmed(None);
-			error!(function = self.config.full_name(), "not warm: {}", log::words(&e.why));
-		};
 		let (warm, first) = warm.inspect_err(failed)?;
 		pool.metrics.warmed(Some(started.elapsed()));
 		info!(function = self.config.full_name(), ms = started.elapsed().as_millis() as u64, "warm");
@@ -496,6 +499,13 @@ impl Pool {
 	/// A call that may run at once.
 	pub fn free_slot(&self) -> Option<OwnedSemaphorePermit> {
 		self.slots.clone().try_acquire_owned().ok()
+	}
+
+	/// The turn of a function that is to be warmed, which may have a thread wait for its first clone.
+	async fn turn_to_warm(&self) -> Result<Arc<OwnedSemaphorePermit>> {
+		let full = "as many functions are being warmed as may; try again later";
+		let turn = timeout(TO_WARM, self.warmed.clone().acquire_owned()).await;
+		turn.map_err(|_| ApiError::too_many(full))?.map(Arc::new).map_err(ApiError::service)
 	}
 
 	/// A call that may run; or too many wait already.

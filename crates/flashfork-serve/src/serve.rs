@@ -144,8 +144,9 @@ impl ServeArgs {
 		rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
 			.map_err(|e| CliError::file("close", "/proc/self/mem")(e.into()))?;
 		let most = raise_descriptors().map_err(CliError::file("raise the limit of", "open files"))?;
-		// A thread for each clone that is being made, and for what is done with files.
-		let threads = self.concurrency as usize + 128;
+		// A thread for each clone that is being made, for a call, ahead, or as a template's first, and for what is
+		// done with files.
+		let threads = 3 * self.concurrency as usize + 128;
 		let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(threads).build();
 		let runtime = runtime.map_err(CliError::file("start", "the server"))?;
 		log::begin(self.log, runtime.handle()).map_err(unable)?;
@@ -196,6 +197,7 @@ impl ServeArgs {
 			concurrency: self.concurrency as usize,
 			fresh: Arc::new(Semaphore::new(self.concurrency as usize)),
 			used: Arc::new(Semaphore::new(self.concurrency as usize)),
+			warmed: Arc::new(Semaphore::new(self.concurrency as usize)),
 			queue: Semaphore::new(self.queue as usize),
 			most_wait: self.queue as usize,
 			changed: Default::default(),
