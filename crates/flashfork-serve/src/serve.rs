@@ -13,6 +13,7 @@ use crate::store::Store;
 use crate::{listen, log, operations, systemd, tls};
 use flashfork_cgroup::Cgroups;
 use flashfork_terminal::{CliError, output, places};
+use futures_util::{StreamExt, stream};
 use rustix::fs::FlockOperation;
 use rustix::process::{DumpableBehavior, Resource, getrlimit, setrlimit};
 use std::ffi::CString;
@@ -27,7 +28,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
-use tracing::{error, info};
+use tracing::info;
 
 /// Control groups, or why there are none.
 type Delegated = std::result::Result<Cgroups, String>;
@@ -224,15 +225,16 @@ impl ServeArgs {
 		let here = |function: &Arc<Function>| server.cluster.is_none() || function.config.code(&state).exists();
 		let before: Vec<_> = server.functions().into_iter().filter(here).collect();
 		server.warming.store(before.len(), Relaxed);
-		for function in before {
-			let server = server.clone();
-			tokio::spawn(async move {
-				if let Err(e) = function.warm(&server.pool).await {
-					error!(function = function.config.full_name(), "{}", log::words(&e));
-				}
+		// All at once none might be warm in time.
+		let (warmer, at_a_time) = (server.clone(), std::thread::available_parallelism().map_or(1, usize::from));
+		tokio::spawn(stream::iter(before).for_each_concurrent(at_a_time, move |function| {
+			let server = warmer.clone();
+			async move {
+				// Why it can't be it has said.
+				let _ = function.warm(&server.pool).await;
 				server.warming.fetch_sub(1, Relaxed);
-			});
-		}
+			}
+		}));
 		for event in waiting {
 			tokio::spawn(server.clone().run(event));
 		}

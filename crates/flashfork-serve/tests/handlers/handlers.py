@@ -29,6 +29,11 @@ if os.environ.get("HOLDS"):
 	os.wait()
 	near.close()
 	far.close()
+if os.environ.get("ALONE"):
+	# It is loaded only where no other of this name is at the same time.
+	with socket.socket(socket.AF_UNIX) as alone:
+		alone.bind("\0" + os.environ["ALONE"])
+		time.sleep(0.3)
 WARMED_WITH = os.environ.get("SECRET"), os.environ.get("PLAIN")
 BORN = os.urandom(8).hex()
 NUMBER = os.getpid()

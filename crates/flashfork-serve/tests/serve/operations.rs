@@ -53,6 +53,22 @@ fn what_is_counted_is_what_has_happened() {
 }
 
 #[test]
+fn as_many_functions_are_warmed_at_a_time_as_calls_may_run() {
+	let options = ["--operations", "127.0.0.1:0", "--concurrency", "1"];
+	let mut server = Server::start("turns", &options);
+	let alone = format!("ALONE=alone{}", std::process::id());
+	std::thread::scope(|scope| {
+		for name in ["a", "b", "c", "d"] {
+			scope.spawn(|| server.deploy(name, &["--env", &alone]));
+		}
+	});
+	server.kill_and_start_again();
+	until("it is never ready", || server.operator("/readyz").0 == 200);
+	let told = server.operator("/metrics").1;
+	assert!(told.contains("_warm_duration_seconds_count 4\n") && told.contains("_warm_failures_total 0\n"), "{told}");
+}
+
+#[test]
 fn a_log_of_json_has_an_object_on_each_line() {
 	let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve-log.log");
 	let file = File::create(&log).unwrap();
