@@ -79,7 +79,7 @@ async fn watch(weak: Weak<Mutex<Vec<Waiting>>>) {
 				// Whoever puts one there next sees that nobody looks.
 				return drop(weak);
 			}
-			all.iter_mut().filter_map(|one| Some((one.since, one.known()?))).collect()
+			look(&mut all)
 		};
 		let (since, clones): (Vec<_>, Vec<_>) = known.into_iter().unzip();
 		// It fails when the server ends.
@@ -88,6 +88,13 @@ async fn watch(weak: Weak<Mutex<Vec<Waiting>>>) {
 		let Some(all) = weak.upgrade() else { return };
 		locked(&all).retain_mut(|one| used.get(&one.since).is_none_or(|used| one.goes_on(*used)));
 	}
+}
+
+/// What is known of those that have been made; what could not be made waits no more.
+fn look(all: &mut Vec<Waiting>) -> Vec<(Instant, usage::Known)> {
+	let known = all.iter_mut().filter_map(|one| Some((one.since, one.known()?))).collect();
+	all.retain(|one| !one.instance.is_terminated());
+	known
 }
 
 impl Waiting {
@@ -122,5 +129,15 @@ mod tests {
 		let (parked, places) = (Parked::default(), Arc::new(Semaphore::new(9)));
 		let _senders = [(); 9].map(|()| parked.place(&places).unwrap());
 		assert_eq!(Arc::weak_count(&parked.0), 1);
+	}
+
+	#[tokio::test]
+	async fn one_that_could_not_be_made_is_no_end_of_the_server_once_it_has_been_looked_at() {
+		let (parked, places) = (Parked::default(), Arc::new(Semaphore::new(2)));
+		let senders = [(); 2].map(|()| parked.place(&places).unwrap());
+		assert!(look(&mut locked(&parked.0)).is_empty() && places.available_permits() == 0);
+		drop(senders);
+		assert!(look(&mut locked(&parked.0)).is_empty());
+		assert!(parked.take().await.is_none() && places.available_permits() == 2);
 	}
 }
