@@ -32,6 +32,7 @@ mod tls;
 mod traces;
 mod usage;
 mod warden;
+mod watches;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use flashfork_terminal::{help, output};

@@ -10,7 +10,7 @@ use crate::machine::MachineArgs;
 use crate::pool::{Function, Pool};
 use crate::programs::Programs;
 use crate::store::Store;
-use crate::{listen, log, operations, systemd, tls};
+use crate::{listen, log, operations, systemd, tls, watches};
 use flashfork_cgroup::Cgroups;
 use flashfork_terminal::{CliError, output, places};
 use futures_util::{StreamExt, stream};
@@ -245,6 +245,7 @@ impl ServeArgs {
 			said.push_str(&format!(", metrics and health on http://{address}"));
 			tokio::spawn(listen::serve(listener, None, operations::router(server.clone()), MOST_OPERATORS, pending()));
 		}
+		watches::guard(self.concurrency as usize).map_err(CliError::file("watch", "epoll"))?;
 		output::say(&said)?;
 		systemd::ready()?;
 		// Until a signal: however the server ends, all that it has started does (`warden.rs`).

@@ -39,7 +39,9 @@ pub fn used(all: &[Known]) -> Vec<Option<u64>> {
 fn of_processes(clones: &[Process]) -> Vec<Option<u64>> {
 	let mut seen = Seen::default();
 	let wardens: BTreeMap<_, _> = clones.iter().map(|clone| (clone.warden, clone.depth)).collect();
-	wardens.into_iter().for_each(|(warden, depth)| seen.walk(warden, depth, None, None));
+	wardens
+		.into_iter()
+		.for_each(|(warden, depth)| walk(warden, depth, None, None, &mut |one, call| seen.look(one, call)));
 	let used = |clone: &Process| Some(seen.holders.get(&clone.socket)?.iter().map(|call| seen.ticks[call]).sum());
 	clones.iter().map(used).collect()
 }
@@ -54,25 +56,38 @@ struct Seen {
 }
 
 impl Seen {
-	/// Looks at a process and all below it, of which calls are so many namespaces further down, and this process in
-	/// this call, if in any.
-	fn walk(&mut self, process: u32, depth: u32, above: Option<&PathBuf>, call: Option<&PathBuf>) {
-		let own = read_link(format!("/proc/{process}/ns/pid")).ok();
-		let (depth, own) = match (own, above) {
-			(Some(own), Some(above)) if own != *above => (depth.saturating_sub(1), Some(own)),
-			(own, above) => (depth, own.or_else(|| above.cloned())),
-		};
-		let call = call.or(own.as_ref().filter(|_| depth == 0));
-		if let Some(call) = call {
-			*self.ticks.entry(call.clone()).or_default() += ticks(process).unwrap_or_default();
-			let files = read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-			let socket = |file: PathBuf| file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
-			for socket in files.take(LOOKED_AT).filter_map(|file| socket(read_link(file.path()).ok()?)) {
-				self.holders.entry(socket).or_default().insert(call.clone());
-			}
+	fn look(&mut self, process: u32, call: Option<&PathBuf>) {
+		let Some(call) = call else { return };
+		*self.ticks.entry(call.clone()).or_default() += ticks(process).unwrap_or_default();
+		let files = read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+		let socket = |file: PathBuf| file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+		for socket in files.take(LOOKED_AT).filter_map(|file| socket(read_link(file.path()).ok()?)) {
+			self.holders.entry(socket).or_default().insert(call.clone());
 		}
-		children(process).for_each(|child| self.walk(child, depth, own.as_ref(), call));
 	}
+}
+
+/// Tells of a process and all below it, of which calls are so many namespaces further down, in which call each is, if
+/// in any; of this one it is known.
+pub fn walk(
+	process: u32,
+	depth: u32,
+	above: Option<&PathBuf>,
+	call: Option<&PathBuf>,
+	look: &mut impl FnMut(u32, Option<&PathBuf>),
+) {
+	let (depth, own) = match (namespace(process), above) {
+		(Some(own), Some(above)) if own != *above => (depth.saturating_sub(1), Some(own)),
+		(own, above) => (depth, own.or_else(|| above.cloned())),
+	};
+	let call = call.or(own.as_ref().filter(|_| depth == 0));
+	look(process, call);
+	children(process).for_each(|child| walk(child, depth, own.as_ref(), call, look));
+}
+
+/// Of processes, that this one is in.
+pub fn namespace(process: u32) -> Option<PathBuf> {
+	read_link(format!("/proc/{process}/ns/pid")).ok()
 }
 
 /// Ticks of the clock that a process has used, and its children that it has waited for.
@@ -83,7 +98,7 @@ fn ticks(process: u32) -> Option<u64> {
 	Some(fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum())
 }
 
-fn children(process: u32) -> impl Iterator<Item = u32> {
+pub fn children(process: u32) -> impl Iterator<Item = u32> {
 	let threads = read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
 	let all = threads.map(|thread| read_to_string(thread.path().join("children")).unwrap_or_default());
 	all.flat_map(|all| all.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<_>>())
