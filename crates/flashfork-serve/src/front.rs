@@ -433,7 +433,12 @@ async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(Statu
 			}
 		}
 		None => {
-			server.store.put(&config)?;
+			if let Err(e) = server.store.put(&config) {
+				// It may be on disk all the same.
+				let _ = old.as_ref().map_or_else(|| server.store.remove(&config), |old| server.store.put(&old.config));
+				server.store.tidy(&name, &kept);
+				return Err(e);
+			}
 			server.pool.metrics.know(&name);
 			locked(&server.functions).insert(name.clone(), function);
 		}
