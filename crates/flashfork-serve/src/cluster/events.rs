@@ -1,6 +1,7 @@
 //! Events of a cluster: a work queue of JetStream's that all nodes take from, and a bucket of results. An event is
 //! acknowledged when its result is there; until then some node runs it again, should this one end.
 
+use super::sweep::delete_all;
 use super::wire::{away, too_large};
 use super::{Call, Cluster, Open, streams};
 use crate::error::{ApiError, Result};
@@ -58,7 +59,7 @@ impl Queue {
 			..streams::plain("flashfork_events".into(), vec!["flashfork.event.>".into()])
 		};
 		let stream = streams::stream(jetstream, config).await?;
-		let consumer = pull::Config {
+		let config = pull::Config {
 			durable_name: Some("nodes".into()),
 			ack_policy: AckPolicy::Explicit,
 			ack_wait: SILENCE,
@@ -66,7 +67,14 @@ impl Queue {
 			max_ack_pending: MOST_WAITING,
 			..Default::default()
 		};
-		let consumer = stream.get_or_create_consumer("nodes", consumer).await.map_err(streams::unable)?;
+		let mut consumer = stream.get_or_create_consumer("nodes", config.clone()).await.map_err(streams::unable)?;
+		let known = consumer.cached_info();
+		let there = stream.get_info().await.map_err(streams::unable)?.state.messages;
+		// Nothing runs, and there are events that nobody would be given: a purge has had the consumer pass over them.
+		if known.num_ack_pending == 0 && known.num_pending < there {
+			stream.delete_consumer("nodes").await.map_err(streams::unable)?;
+			consumer = stream.get_or_create_consumer("nodes", config).await.map_err(streams::unable)?;
+		}
 		let results = streams::bucket(jetstream, "flashfork_results", Some((MOST_RESULTS, KEPT))).await?;
 		Ok(Queue { stream, consumer, results, retry })
 	}
@@ -144,16 +152,22 @@ impl Cluster {
 		entry.map(|entry| serde_json::from_slice(&entry.value).map_err(ApiError::service)).transpose()
 	}
 
-	/// Deletes those that wait though they have a result.
+	/// Deletes those that stay though they have a result.
 	pub async fn sweep_events(&self) -> Result<()> {
 		let stream = &self.queue.stream;
 		let mut waiting = stream.info_with_subjects("flashfork.event.>").await.map_err(away)?;
+		let mut over = Vec::new();
 		while let Some((subject, _)) = waiting.try_next().await.map_err(away)? {
 			if let [.., owner, _, id] = subject.split('.').collect::<Vec<_>>()[..]
 				&& self.ended(owner, id).await?.is_some()
 			{
-				stream.purge().filter(&subject).await.map_err(away)?;
+				over.push(subject);
 			}
+		}
+		// One that has just got its result is acknowledged by its node, or by the next one that is given it.
+		sleep(2 * SILENCE).await;
+		for subject in over {
+			delete_all(stream, &subject).await?;
 		}
 		Ok(())
 	}

@@ -6,7 +6,7 @@ use super::wire::away;
 use crate::error::Result;
 use async_nats::jetstream::kv::Operation;
 use async_nats::jetstream::object_store::ObjectInfo;
-use async_nats::jetstream::stream::LastRawMessageErrorKind;
+use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use futures_util::TryStreamExt;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Cluster {
 				last => SystemTime::from(last.map_err(away)?.time),
 			};
 			if is_left(id, &objects, last.elapsed().unwrap_or_default()) {
-				stream.purge().filter(&subject).await.map_err(away)?;
+				delete_all(&stream, &subject).await?;
 			}
 		}
 		Ok(())
@@ -98,6 +98,18 @@ impl Cluster {
 			None => configs.delete_expect_revision(key, Some(at)).await.map_err(away)?,
 		}
 		self.packages.objects.delete(revision_id).await.map_err(away)
+	}
+}
+
+/// Deletes the messages of a subject, one by one. Where nats-server 2.9.10 purges a subject, all of the stream's
+/// consumers pass over all that is there.
+pub async fn delete_all(stream: &Stream, subject: &str) -> Result<()> {
+	loop {
+		match stream.get_last_raw_message_by_subject(subject).await {
+			Ok(last) => stream.delete_message(last.sequence).await.map_err(away)?,
+			Err(e) if e.kind() == LastRawMessageErrorKind::NoMessageFound => return Ok(()),
+			Err(e) => return Err(away(e)),
+		};
 	}
 }
 

@@ -328,10 +328,10 @@ fn events_and_their_results_have_bounds() {
 }
 
 #[test]
-fn events_that_have_a_result_do_not_stay_in_the_queue() {
+fn events_that_have_a_result_do_not_stay_in_the_queue_and_others_do() {
 	let nats = Nats::start("over", "");
 	let one = nats.node("over", "n1", &[]);
-	one.deploy("f", &[]);
+	one.deploy("f", &["--timeout", "100"]);
 	let id = send(&one, &json!({ "a": 1 }));
 	until("no result", || result(&one, &id)["Status"] == "Succeeded");
 	assert!(nats.cluster(&["drain", "n1"]).status.success());
@@ -348,9 +348,28 @@ fn events_that_have_a_result_do_not_stay_in_the_queue() {
 	};
 	let packages = messages("OBJ_flashfork_packages");
 	assert_eq!((messages("flashfork_events"), &packages), (json!(1), &json!(3)));
-	let _two = nats.node("over", "n2", &[]);
-	until("it stays", || messages("flashfork_events") == 0);
+	// Of these two wait while the second node deletes that one: it has one slot.
+	let words = [1, 2, 3].map(|n| format!("over{}-{n}", std::process::id()));
+	words.iter().for_each(|word| drop(send(&one, &json!({ "do": "fork", "word": word, "then": "sleep" }))));
+	let _two = nats.node("over", "n2", &["--concurrency", "1"]);
+	until("it stays", || messages("flashfork_events") == 3);
 	assert_eq!(messages("OBJ_flashfork_packages"), packages);
+	let _three = nats.node("over", "n3", &[]);
+	until("they are lost", || words.iter().all(|word| runs(&format!("sleep-{word}"))));
+}
+
+#[test]
+fn events_that_a_purge_has_passed_over_run_when_a_node_starts() {
+	let nats = Nats::start("passed", "");
+	let one = nats.node("passed", "n1", &[]);
+	one.deploy("f", &[]);
+	assert!(nats.cluster(&["drain", "n1"]).status.success());
+	let id = send(&one, &json!({ "a": 1 }));
+	assert!(nats.ask("flashfork.event.local.f.other", "{}").contains(r#""seq":"#));
+	let purged = nats.ask("$JS.API.STREAM.PURGE.flashfork_events", r#"{"filter": "flashfork.event.local.f.other"}"#);
+	assert!(purged.contains(r#""purged":1"#), "{purged}");
+	let two = nats.node("passed", "n2", &[]);
+	until("it is lost", || result(&two, &id)["Status"] == "Succeeded");
 }
 
 #[test]
