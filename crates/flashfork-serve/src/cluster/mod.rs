@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{sleep, timeout};
 use tracing::info;
 
@@ -152,9 +152,14 @@ impl Cluster {
 		retry: Duration,
 	) -> std::result::Result<Arc<Cluster>, CliError> {
 		let Start { servers, options, node, key } = start;
-		let client = connection::connect(&servers, options, |event| match event {
+		let back = Arc::new(Notify::new());
+		let anew = back.clone();
+		let client = connection::connect(&servers, options, move |event| match event {
 			Event::Connected | Event::Disconnected | Event::LameDuckMode | Event::ServerError(_) => {
 				info!("NATS: {event}");
+				if event == Event::Connected {
+					back.notify_one();
+				}
 			}
 			_ => {}
 		});
@@ -165,7 +170,7 @@ impl Cluster {
 			return Err(taken(&node));
 		}
 		let jetstream = jetstream::new(client.clone());
-		let packages = Packages::open(&jetstream, key, others.is_empty()).await?;
+		let packages = Packages::open(&jetstream, key, others.is_empty(), anew).await?;
 		let queue = Queue::open(&jetstream, retry).await?;
 		let cluster = Cluster {
 			node,

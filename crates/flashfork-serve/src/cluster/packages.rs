@@ -18,12 +18,12 @@ use flashfork_terminal::CliError;
 use futures_util::future::{BoxFuture, FutureExt, Shared};
 use futures_util::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 use tracing::error;
 
@@ -54,6 +54,8 @@ pub struct Packages {
 	key: Option<Key>,
 	/// Of each function that was ever seen the last revision of its key.
 	seen: Mutex<BTreeMap<String, u64>>,
+	/// Told when NATS is there again, or may have lost what was seen: all is looked at anew.
+	anew: Arc<Notify>,
 	/// Packages on their way, by revisions' ids, and room for them, in megabytes.
 	fetches: Mutex<BTreeMap<String, Fetch>>,
 	room: Semaphore,
@@ -63,7 +65,12 @@ type Fetch = Shared<BoxFuture<'static, Result<()>>>;
 
 impl Packages {
 	/// `alone`: there is no other node.
-	pub async fn open(jetstream: &Context, key: Option<Key>, alone: bool) -> std::result::Result<Packages, CliError> {
+	pub async fn open(
+		jetstream: &Context,
+		key: Option<Key>,
+		alone: bool,
+		anew: Arc<Notify>,
+	) -> std::result::Result<Packages, CliError> {
 		let configs = streams::bucket(jetstream, "flashfork_functions", None).await?;
 		let objects = streams::objects(jetstream, "flashfork_packages").await?;
 		let noted = configs.entry(KEY).await.map_err(streams::unable)?;
@@ -89,6 +96,7 @@ impl Packages {
 			objects,
 			key,
 			seen: Mutex::default(),
+			anew,
 			fetches: Mutex::default(),
 			room: Semaphore::new(ROOM as usize),
 		})
@@ -168,7 +176,7 @@ impl Cluster {
 			let why = "somebody else has deployed or undeployed this function at the same time";
 			return Err(ApiError::conflict(why));
 		};
-		self.put(config.full_name(), at, Some(function.clone()));
+		self.put_written(config.full_name(), at, Some(function.clone()));
 		if let Some(old) = old.filter(|old| old.operation == Operation::Put)
 			&& let Ok(old) = packages.read(&key, &old.value)
 		{
@@ -185,11 +193,19 @@ impl Cluster {
 		let entry = entry.filter(|entry| entry.operation == Operation::Put);
 		let entry = entry.ok_or_else(|| ApiError::not_found("somebody else has undeployed this function"))?;
 		configs.delete_expect_revision(&key, Some(entry.revision)).await.map_err(away)?;
-		self.take(Entry { operation: Operation::Delete, revision: entry.revision + 1, ..entry.clone() });
+		self.put_written(config.full_name(), entry.revision + 1, None);
 		if let Ok(config) = self.packages.read(&key, &entry.value) {
 			self.drop_package(&config).await;
 		}
 		Ok(())
+	}
+
+	/// Puts what the bucket has just taken. Where something newer was seen NATS may have lost that.
+	fn put_written(&self, name: String, at: u64, function: Option<Arc<Function>>) {
+		if locked(&self.packages.seen).get(&name).is_some_and(|seen| *seen > at) {
+			self.packages.anew.notify_one();
+		}
+		self.put(name, at, function);
 	}
 
 	async fn drop_package(&self, config: &Config) {
@@ -239,15 +255,36 @@ impl Cluster {
 
 	/// Follows the bucket.
 	pub async fn watch(self: Arc<Self>) {
+		let mut why = String::new();
 		loop {
-			// A watch goes on by itself when the connection is back; should it end, all is looked at again.
-			if let Ok(mut watch) = self.packages.configs.watch_with_history(">").await {
-				while let Some(Ok(entry)) = watch.next().await {
-					self.take(entry);
+			tokio::select! {
+				followed = self.follow() => {
+					if let Err(e) = followed && e.why != why {
+						error!("what is deployed and undeployed at other nodes is not heard of: {e}");
+						why = e.why;
+					}
+					tokio::time::sleep(Duration::from_secs(1)).await;
 				}
+				() = self.packages.anew.notified() => why.clear(),
 			}
-			tokio::time::sleep(Duration::from_secs(1)).await;
 		}
+	}
+
+	/// Takes what the bucket has, whatever was seen before, and then what comes. Functions that it has not go.
+	async fn follow(&self) -> Result<()> {
+		let (packages, configs) = (&self.packages, &self.packages.configs);
+		locked(&packages.seen).clear();
+		let keys: BTreeSet<String> = configs.keys().await.map_err(away)?.try_collect().await.map_err(away)?;
+		let mut watch = configs.watch_with_history(">").await.map_err(away)?;
+		let known: Vec<_> = locked(&self.functions).values().map(|function| config_key(&function.config)).collect();
+		for key in known.iter().filter(|key| !keys.contains(*key)) {
+			// Unless it has come since.
+			self.put(key.replacen('.', ":", 1), 0, None);
+		}
+		while let Some(entry) = watch.next().await {
+			self.take(entry.map_err(away)?);
+		}
+		Ok(())
 	}
 
 	/// Takes note of what the bucket has, or had.
@@ -281,13 +318,13 @@ impl Cluster {
 	fn put(&self, name: String, at: u64, function: Option<Arc<Function>>) {
 		// Held until it is done: what is older may come at the same time.
 		let mut seen = locked(&self.packages.seen);
-		let last = seen.entry(name.clone()).or_default();
+		let last = seen.get(&name).copied();
 		// One that was deployed here is warm, and may have been seen in the bucket before.
-		let is_known = at == *last && function.as_ref().is_some_and(|function| function.is_warm());
-		if at <= *last && !is_known {
+		let is_known = Some(at) == last && function.as_ref().is_some_and(|function| function.is_warm());
+		if last.is_some_and(|last| at <= last) && !is_known {
 			return;
 		}
-		*last = at;
+		seen.insert(name.clone(), at);
 		let mut functions = locked(&self.functions);
 		let revision = |function: &Arc<Function>| function.config.revision_id.clone();
 		if !is_known && function.is_some() && function.as_ref().map(revision) == functions.get(&name).map(revision) {

@@ -513,9 +513,39 @@ fn without_nats_what_is_warm_still_runs() {
 	let id = send(&two, &json!({ "a": 1 }));
 	until("no result", || result(&two, &id)["Status"] == "Succeeded");
 	one.deploy("g", &["--timeout", "20"]);
-	until("the second has not heard of it", || {
-		String::from_utf8(two.command(&["functions"]).stdout).unwrap().contains("g  handlers.handler")
-	});
+	until("the second has not heard of it", || functions(&two).contains("g  handlers.handler"));
+}
+
+#[test]
+fn what_nats_has_counts_when_it_has_lost_its_last_writes() {
+	let mut nats = Nats::start("lost", "");
+	let nodes = nats.nodes("lost", &[]);
+	nodes[0].deploy("f", &["--env", "PLAIN=0"]);
+	let copied = |nats: &mut Nats, command: &str| {
+		nats.kill();
+		assert!(Command::new("sh").args(["-c", command]).current_dir(&nats.directory).status().unwrap().success());
+		nats.start_again();
+	};
+	let deploy = |node: &Server, name: &str, n: usize| {
+		until("NATS is not back", || node.deploy_as(None, name, &["--env", &format!("PLAIN={n}")]).status.success());
+	};
+	let has = |n: usize| nodes.iter().all(|node| born(node)[1] == json!(n.to_string()));
+	copied(&mut nats, "cp -a jetstream old");
+	(1..6).for_each(|n| deploy(&nodes[0], "f", n));
+	deploy(&nodes[0], "g", 0);
+	until("they have not heard of it", || has(5) && nodes.iter().all(|node| functions(node).contains("g  ")));
+	copied(&mut nats, "rm -r jetstream && mv old jetstream");
+	until("what is lost stays", || nodes.iter().all(|node| !functions(node).contains("g  ")));
+	for (n, node) in nodes.iter().enumerate() {
+		deploy(node, "f", 10 + n);
+		until("it is not in service", || has(10 + n));
+	}
+	assert!(nodes[0].command(&["undeploy", "f"]).status.success());
+	until("it is still there", || nodes.iter().all(|node| status_of(node, &json!({})).0 == 404));
+}
+
+fn functions(node: &Server) -> String {
+	String::from_utf8(node.command(&["functions"]).stdout).unwrap()
 }
 
 /// A file of mode 600 in a directory that functions don't see.
