@@ -16,7 +16,7 @@ use ring::digest;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::info;
 
 /// How long nodes may take to bid.
@@ -109,6 +109,20 @@ pub async fn ask(client: &Client, subject: String, order: &Order, payload: Bytes
 impl Cluster {
 	/// Calls a function, somewhere.
 	pub async fn call(self: &Arc<Self>, function: &Arc<Function>, call: Call) -> Result<Outcome> {
+		let until = Instant::now() + PATIENCE;
+		loop {
+			match self.try_call(function, call.clone()).await {
+				// It has not run. Where a NATS server has ended, others know in a moment where it is warm.
+				Err(e) if e.status == StatusCode::SERVICE_UNAVAILABLE && Instant::now() < until => {
+					self.connected()?;
+					sleep(2 * BIDS).await;
+				}
+				done => return done,
+			}
+		}
+	}
+
+	async fn try_call(self: &Arc<Self>, function: &Arc<Function>, call: Call) -> Result<Outcome> {
 		if let Some(slot) = self.slot_for(function) {
 			return self.run(function, slot, call).await;
 		}

@@ -9,10 +9,11 @@ use crate::error::{ApiError, Result};
 use crate::locked;
 use crate::pool::Function;
 use crate::store::Config;
-use async_nats::jetstream::Context;
 use async_nats::jetstream::kv::{self, Entry, Operation, UpdateErrorKind};
 use async_nats::jetstream::object_store::{GetErrorKind, ObjectMetadata, ObjectStore};
+use async_nats::jetstream::{Context, ContextBuilder};
 use axum::body::Bytes;
+use axum::http::StatusCode;
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use flashfork_terminal::CliError;
 use futures_util::future::{BoxFuture, FutureExt, Shared};
@@ -32,6 +33,8 @@ const KEY: &str = "key";
 /// What is sealed there.
 const KEY_TEST: &str = "flashfork";
 
+/// How long NATS may take to answer where a call waits for that.
+const SOON: Duration = Duration::from_secs(1);
 /// How long a package may take to go on coming.
 const STALL: Duration = Duration::from_secs(10);
 /// Megabytes of packages on their way.
@@ -51,6 +54,8 @@ pub struct Packages {
 	pub configs: kv::Store,
 	/// By revisions' ids; their descriptions are keys of functions.
 	pub objects: ObjectStore,
+	/// The same two, as calls ask them.
+	soon: (kv::Store, ObjectStore),
 	key: Option<Key>,
 	/// Of each function that was ever seen the last revision of its key.
 	seen: Mutex<BTreeMap<String, u64>>,
@@ -73,6 +78,11 @@ impl Packages {
 	) -> std::result::Result<Packages, CliError> {
 		let configs = streams::bucket(jetstream, "flashfork_functions", None).await?;
 		let objects = streams::objects(jetstream, "flashfork_packages").await?;
+		let asked = ContextBuilder::new().timeout(SOON).build(jetstream.client());
+		let soon = (
+			asked.get_key_value("flashfork_functions").await.map_err(streams::unable)?,
+			asked.get_object_store("flashfork_packages").await.map_err(streams::unable)?,
+		);
 		let noted = configs.entry(KEY).await.map_err(streams::unable)?;
 		let unable = |why: &str| Err(CliError::Unable(why.into()));
 		match (&key, noted) {
@@ -94,6 +104,7 @@ impl Packages {
 		Ok(Packages {
 			configs,
 			objects,
+			soon,
 			key,
 			seen: Mutex::default(),
 			anew,
@@ -229,7 +240,7 @@ impl Cluster {
 	/// A function as the bucket has it now.
 	async fn look(&self, owner: &str, name: &str) -> Result<Option<Arc<Function>>> {
 		self.connected()?;
-		if let Some(entry) = self.packages.configs.entry(format!("{owner}.{name}")).await.map_err(away)? {
+		if let Some(entry) = self.packages.soon.0.entry(format!("{owner}.{name}")).await.map_err(away)? {
 			self.take(entry);
 		}
 		Ok(self.known(owner, name))
@@ -357,7 +368,11 @@ impl Cluster {
 	/// The function, of which the package is here now; or the one that has replaced it, and taken its package away.
 	pub async fn fetched(self: &Arc<Self>, function: &Arc<Function>) -> Result<Arc<Function>> {
 		let (owner, name) = (&function.config.owner, &function.config.function_name);
-		let Err(e) = self.fetch(&function.config).await else { return Ok(function.clone()) };
+		let e = match self.fetch(&function.config).await {
+			Ok(()) => return Ok(function.clone()),
+			Err(e) if e.status == StatusCode::SERVICE_UNAVAILABLE => return Err(e),
+			Err(e) => e,
+		};
 		match self.look(owner, name).await? {
 			Some(now) if now.config.revision_id == function.config.revision_id => Err(e),
 			Some(now) => self.fetch(&now.config).await.map(|()| now),
@@ -387,7 +402,7 @@ impl Cluster {
 			return Ok(());
 		}
 		self.connected()?;
-		let mut object = self.packages.objects.get(&config.revision_id).await.map_err(|e| match e.kind() {
+		let mut object = self.packages.soon.1.get(&config.revision_id).await.map_err(|e| match e.kind() {
 			GetErrorKind::NotFound => lacking(config, &e),
 			_ => away(e),
 		})?;

@@ -279,6 +279,24 @@ fn a_node_that_stands_still_is_left_out_until_it_goes_on() {
 }
 
 #[test]
+fn a_call_whose_package_nats_does_not_give_runs_where_its_function_is_warm_again() {
+	let mut three = Nats::three("again");
+	let [one, two] = three[0].nodes("again", &[]);
+	one.deploy("f", &["--timeout", "20"]);
+	let first = born(&two);
+	// One of three gives nothing.
+	three[1..].iter_mut().for_each(Nats::kill);
+	signal(one.process.id(), "-STOP");
+	assert_eq!(status_of(&two, &json!({})).0, 504);
+	let asked = three[0].listen("$JS.API.STREAM.MSG.GET.OBJ_flashfork_packages");
+	let mut call = two.send("f", "Content-Length: 14\r\nConnection: close\r\n", r#"{"do": "born"}"#);
+	asked();
+	signal(one.process.id(), "-CONT");
+	let (status, _, body) = answer(&mut call);
+	assert_eq!((status, serde_json::from_slice(&body).unwrap_or_default()), (200, first));
+}
+
+#[test]
 fn events_have_one_result_whoever_runs_them() {
 	let nats = Nats::start("events", "");
 	let [one, two] = nats.nodes("events", &["--event-retry", "0"]);

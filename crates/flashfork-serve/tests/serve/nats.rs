@@ -90,6 +90,15 @@ impl Nats {
 		(head, lines.next().unwrap())
 	}
 
+	/// Has the first message of a subject waited for by what this returns.
+	pub fn listen(&self, subject: &str) -> impl FnOnce() + use<> {
+		let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+		write!(stream, "CONNECT {{\"verbose\":false}}\r\nSUB {subject} 1\r\nPING\r\n").unwrap();
+		let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+		assert!(lines.any(|line| line == "PONG"));
+		move || assert!(lines.any(|line| line.starts_with("MSG ")))
+	}
+
 	/// Says something as nodes do, in a message's header.
 	pub fn publish(&self, subject: &str, head: &str) {
 		let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
