@@ -1,10 +1,13 @@
 //! Packs the SQLite source that the fuzzed program is compiled from, so that an installed binary brings its own.
 
-use std::io::{self, BufReader};
-use std::{env, fs::File, path::PathBuf};
+use std::{
+	env,
+	fs::File,
+	io::{self, BufReader},
+	path::PathBuf,
+};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::{Compression, write::GzEncoder};
 
 fn main() -> io::Result<()> {
 	// Set by libsqlite3-sys with feature "bundled": where the source of the SQLite linked into this crate lies.

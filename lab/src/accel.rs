@@ -1,8 +1,10 @@
 //! Whether this host's `/dev/kvm` can be used. A device that opens proves little: inside some
 //! virtual machines it runs small guests and no Linux. So one is booted, once per host kernel.
 
-use std::fs::{self, OpenOptions};
-use std::path::Path;
+use std::{
+	fs::{self, OpenOptions},
+	path::Path,
+};
 
 use crate::{Accel, LabError, Options};
 

@@ -1,14 +1,17 @@
 //! The lab itself: from options and a command to an outcome.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{
+	ffi::{OsStr, OsString},
+	fs::{self, File},
+	path::{Path, PathBuf},
+	time::Duration,
+};
 
 use flashfork_image::KernelFiles;
 
-use crate::{Accel, Collected, Kernel, LabError, Options, Outcome, Output, Status, accel, root};
-use crate::{qemu::Qemu, session::Session};
+use crate::{
+	Accel, Collected, Kernel, LabError, Options, Outcome, Output, Status, accel, qemu::Qemu, root, session::Session,
+};
 
 /// Time a guest on KVM has to boot before the host's KVM is held unable to.
 const PROBE: Duration = Duration::from_secs(20);

@@ -3,16 +3,24 @@
 //! Everything QEMU opens it inherits as a descriptor: no line, disk or image has a name, so runs
 //! can't meet and nothing is left behind, however a run ends.
 
-use std::arch::x86_64::_rdtsc;
-use std::io::{self, PipeReader, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
-use std::time::{Duration, Instant};
-use std::{fs::File, os::unix::process::CommandExt, thread};
+use std::{
+	arch::x86_64::_rdtsc,
+	fs::File,
+	io::{self, PipeReader, Write},
+	os::{
+		fd::{AsRawFd, OwnedFd},
+		unix::process::CommandExt,
+	},
+	process::{Child, ChildStderr, ChildStdin, Command, Stdio},
+	thread,
+	time::{Duration, Instant},
+};
 
 use flashfork_image::{KernelFiles, Program};
-use rustix::io::FdFlags;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::{
+	io::FdFlags,
+	process::{Signal, set_parent_process_death_signal},
+};
 
 use crate::{Accel, LabError, Options};
 

@@ -1,13 +1,14 @@
 //! One boot: reads the guest's lines until it is gone or its time is over, and judges the end.
 
-use std::io::{self, Read};
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::{
+	io::{self, Read},
+	os::fd::AsFd,
+	time::{Duration, Instant},
+};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::{Accel, LabError, Outcome, Output, Phase};
-use crate::{console::Console, control::Control, qemu::Qemu};
+use crate::{Accel, LabError, Outcome, Output, Phase, console::Console, control::Control, qemu::Qemu};
 
 /// Time a guest has to power off once its command is reported.
 const POWER_OFF: Duration = Duration::from_secs(5);

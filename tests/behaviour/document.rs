@@ -3,8 +3,10 @@
 //! the document's own.
 
 use crate::{program::programs_of, rows::WITHOUT_PROGRAM};
-use flashfork_core::environment;
-use flashfork_core::never_seal::{Scope, TABLE};
+use flashfork_core::{
+	environment,
+	never_seal::{Scope, TABLE},
+};
 use libtest_mimic::Failed;
 use std::{fmt::Write, path::Path};
 

@@ -11,8 +11,11 @@ use crate::program::{self, Program};
 use flashfork_lab::{Collected, GuestFile, Kernel, Lab, Options, cache_dir};
 use flashfork_tests::{odf, shim};
 use libtest_mimic::{Completion, Failed, Trial};
-use std::path::{Path, PathBuf};
-use std::{fmt::Write, time::Duration};
+use std::{
+	fmt::Write,
+	path::{Path, PathBuf},
+	time::Duration,
+};
 
 /// Programs that show something only there: they must not be skipped.
 const ON_STOCK_KERNELS: &[&str] = &["hugetlb", "low_memory", "odf_missing", "overcommit_never", "swapped"];

@@ -1,14 +1,20 @@
 //! One C program: found, compiled, run.
 
 use crate::rows;
-use flashfork_core::never_seal::{Reason, Row};
-use flashfork_core::stats::Stats;
+use flashfork_core::{
+	never_seal::{Reason, Row},
+	stats::Stats,
+};
 use flashfork_tests::{shim, within::within};
 use libtest_mimic::{Completion, Failed, Trial};
-use std::mem::{offset_of, size_of};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::{collections::HashSet, os::unix::process::ExitStatusExt, time::Duration};
+use std::{
+	collections::HashSet,
+	mem::{offset_of, size_of},
+	os::unix::process::ExitStatusExt,
+	path::{Path, PathBuf},
+	process::{Command, Stdio},
+	time::Duration,
+};
 
 /// What a program says when its behaviour can't be shown on this machine.
 const SKIPPED: i32 = 77;

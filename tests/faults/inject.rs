@@ -3,12 +3,21 @@
 use crate::fault::{Fault, faults, target};
 use flashfork_tests::{Result, libraries, own_code::TRUST};
 use libc::{c_int, user_regs_struct};
-use nix::sys::ptrace::{self, Options};
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::{sys::signal::Signal, unistd::Pid};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::{io::Read, os::unix::process::CommandExt, sync::LazyLock};
+use nix::{
+	sys::{
+		ptrace::{self, Options},
+		signal::Signal,
+		wait::{WaitStatus, waitpid},
+	},
+	unistd::Pid,
+};
+use std::{
+	io::Read,
+	os::unix::process::CommandExt,
+	path::{Path, PathBuf},
+	process::{Child, Command, Stdio},
+	sync::LazyLock,
+};
 
 /// The second mark, as in the victim: the first is that it stops.
 const MARK: u64 = 0x666c_6173;

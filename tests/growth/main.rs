@@ -7,8 +7,11 @@
 
 mod memfd;
 
-use flashfork_tests::route::{Route, Via};
-use flashfork_tests::{Result, content::PAGE};
+use flashfork_tests::{
+	Result,
+	content::PAGE,
+	route::{Route, Via},
+};
 use std::process::ExitCode;
 
 const BLOCK: usize = 2 << 20;

@@ -1,12 +1,21 @@
 //! Runs a seed: a process on plain memory, then one with the engine, each started afresh, with a limit of time.
 
-use crate::mode::{Allocator, Mode, name};
-use crate::{rollback::TURNS, seeds::Seed, template};
+use crate::{
+	mode::{Allocator, Mode, name},
+	rollback::TURNS,
+	seeds::Seed,
+	template,
+};
 use flashfork_tests::{Result, own_code::TRUST, past, route::Route, within::within};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-use std::{ffi::OsString, fmt, fs::File, os::unix::process::CommandExt};
+use std::{
+	ffi::OsString,
+	fmt,
+	fs::File,
+	os::unix::process::CommandExt,
+	path::{Path, PathBuf},
+	process::{Command, Stdio},
+	time::{Duration, Instant},
+};
 
 /// What a run that went well did.
 pub struct Report {

@@ -2,8 +2,11 @@
 //! with the engine must read the same, call by call.
 
 use flashfork_tests::{Result, route::Outcome};
-use std::fs::{self, File};
-use std::{io::Write, path::PathBuf};
+use std::{
+	fs::{self, File},
+	io::Write,
+	path::PathBuf,
+};
 
 /// What is known of an outcome beforehand.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,11 @@
 //! turn its own process; so whatever a turn leaves behind is a difference. One process drops what was written, another
 //! copies it back.
 
-use crate::{journal::Journal, rng::Rng, world::World, world::check::Depth};
+use crate::{
+	journal::Journal,
+	rng::Rng,
+	world::{World, check::Depth},
+};
 use flashfork::{SnapshotOptions, restore, snapshot};
 use flashfork_core::snapshot::{Way, go_back_by};
 use flashfork_tests::{Result, route::Route};

@@ -3,8 +3,10 @@
 use crate::mode::{Allocator, Mode, name};
 use clap::ValueEnum;
 use flashfork_tests::route::Route;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::{
+	fs::{self, OpenOptions},
+	io::Write,
+};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model/seeds.txt");
 

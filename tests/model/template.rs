@@ -1,11 +1,16 @@
 //! Files with known contents, mapped and read by the tests.
 
-use crate::content::{HEADER, PAGE, Tag, WORDS, fill};
-use crate::world::memory::bytes;
+use crate::{
+	content::{HEADER, PAGE, Tag, WORDS, fill},
+	world::memory::bytes,
+};
 use flashfork_tests::header::DATA_PAGES;
-use std::io::{ErrorKind, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
-use std::{fs::File, path::Path};
+use std::{
+	fs::File,
+	io::{ErrorKind, Write},
+	os::fd::{AsRawFd, FromRawFd},
+	path::Path,
+};
 
 /// Pages in the file (4 MB).
 pub const TEMPLATE_PAGES: usize = 1024;

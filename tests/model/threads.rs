@@ -4,10 +4,13 @@
 //! the seed alone. They work in rounds. In a round the first thread seals and unseals until all others are done;
 //! between rounds it is alone, takes steps of its own, and forks children that compare the memory of all.
 
-use crate::journal::{Expect, Journal};
 use crate::{
-	journal::Places, seeds::Seed, steps::OF_OTHER_THREADS, template::Template, worker::Job, world::World,
-	world::check::Depth, world::space::Space,
+	journal::{Expect, Journal, Places},
+	seeds::Seed,
+	steps::OF_OTHER_THREADS,
+	template::Template,
+	worker::Job,
+	world::{World, check::Depth, space::Space},
 };
 use flashfork_tests::Result;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -1,15 +1,31 @@
 //! The tested process.
 
-use crate::journal::{Journal, Places};
-use crate::mode::{Allocator, Mode};
-use crate::template::{Library, Template};
-use crate::world::space::{self, Space};
-use crate::{content::PAGE, leaderless, rollback, seeds::Seed, threads, world::World, writer::Writer};
+use crate::{
+	content::PAGE,
+	journal::{Journal, Places},
+	leaderless,
+	mode::{Allocator, Mode},
+	rollback,
+	seeds::Seed,
+	template::{Library, Template},
+	threads,
+	world::{
+		World,
+		space::{self, Space},
+	},
+	writer::Writer,
+};
 use flashfork_core::odf;
-use flashfork_tests::route::{Route, Via};
-use flashfork_tests::{Result, past};
-use std::path::{Path, PathBuf};
-use std::{fs::File, os::unix::fs::OpenOptionsExt, process::ExitCode};
+use flashfork_tests::{
+	Result, past,
+	route::{Route, Via},
+};
+use std::{
+	fs::File,
+	os::unix::fs::OpenOptionsExt,
+	path::{Path, PathBuf},
+	process::ExitCode,
+};
 
 /// What a tested process is given.
 pub struct Job {

@@ -4,12 +4,17 @@
 //! Which pages it writes to, and how, the seed decides; how often it comes by depends on time, so what the pages hold
 //! in the end is told by the writer, and nothing else depends on that.
 
-use crate::content::{PAGE, Tag, WORDS, fill, holds};
-use crate::world::memory::bytes;
+use crate::{
+	content::{PAGE, Tag, WORDS, fill, holds},
+	world::memory::bytes,
+};
 use flashfork_tests::{Result, route::errno};
-use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::{fs::File, os::unix::fs::FileExt};
+use std::{
+	fs::File,
+	io::{PipeReader, PipeWriter, Read, Write},
+	os::unix::fs::FileExt,
+	sync::atomic::{AtomicU32, Ordering::SeqCst},
+};
 
 /// Pages written to at once.
 pub const MOST: usize = 4096;

@@ -13,8 +13,10 @@ mod work;
 use flashfork::{SnapshotOptions, restore, snapshot};
 use flashfork_core::snapshot::{Way, go_back_by};
 use flashfork_tests::Result;
-use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{
+	process::ExitCode,
+	sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
 use work::Work;
 
 fn main() -> ExitCode {

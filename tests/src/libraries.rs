@@ -1,8 +1,12 @@
 //! Libraries whose data is sealed: enough of them, each from its own file.
 
 use crate::{Result, content::PAGE};
-use std::path::{Path, PathBuf};
-use std::{ffi::CString, os::unix::ffi::OsStrExt, process::Command};
+use std::{
+	ffi::CString,
+	os::unix::ffi::OsStrExt,
+	path::{Path, PathBuf},
+	process::Command,
+};
 
 /// How many there are.
 pub const COUNT: usize = 20;

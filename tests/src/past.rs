@@ -4,8 +4,13 @@
 
 use crate::{Result, route::Via};
 use libc::{c_int, c_uint, c_void, size_t};
-use std::ffi::{CStr, CString};
-use std::{os::unix::ffi::OsStrExt, path::Path, process::Command, sync::OnceLock};
+use std::{
+	ffi::{CStr, CString},
+	os::unix::ffi::OsStrExt,
+	path::Path,
+	process::Command,
+	sync::OnceLock,
+};
 
 /// The calls of one way.
 pub struct Calls {

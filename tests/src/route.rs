@@ -4,8 +4,10 @@
 //! went wrong in words.
 
 use crate::{Result, own_code, past};
-use flashfork_core::answers::{advise, mremap};
-use flashfork_core::{Pages, Range};
+use flashfork_core::{
+	Pages, Range,
+	answers::{advise, mremap},
+};
 use libc::{c_int, c_void};
 use std::str::FromStr;
 

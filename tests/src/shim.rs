@@ -1,7 +1,10 @@
 //! The shim to load into a test program.
 
-use std::path::{Path, PathBuf};
-use std::{process::Command, sync::OnceLock};
+use std::{
+	path::{Path, PathBuf},
+	process::Command,
+	sync::OnceLock,
+};
 
 /// The built `libflashfork_preload.so`: what `FLASHFORK_SHIM` names, or built with the profile of the running test.
 ///

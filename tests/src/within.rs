@@ -1,9 +1,14 @@
 //! Runs a program for a limited time. One that is not at its end by then is asked where it is, and ended with its
 //! children.
 
-use std::io::{self, Read, Seek};
-use std::process::{Command, Output};
-use std::{fmt::Write as _, os::unix::process::CommandExt, path::Path, time::Duration};
+use std::{
+	fmt::Write as _,
+	io::{self, Read, Seek},
+	os::unix::process::CommandExt,
+	path::Path,
+	process::{Command, Output},
+	time::Duration,
+};
 use wait_timeout::ChildExt;
 
 /// Runs the command in its own process group, its output kept in files: a child that outlives it holds nothing up.

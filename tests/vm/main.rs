@@ -2,8 +2,13 @@
 //! Debian's kernel as guest, on nested KVM in the lab.
 
 use flashfork_lab::{Collected, GuestFile, Kernel, Lab, Options, Status, cache_dir};
-use std::path::{Path, PathBuf};
-use std::{fs, os::unix::fs::symlink, process::Command, time::Duration};
+use std::{
+	fs,
+	os::unix::fs::symlink,
+	path::{Path, PathBuf},
+	process::Command,
+	time::Duration,
+};
 
 /// Boot and everything. A machine with nothing else to do needs a few minutes.
 const LIMIT: Duration = Duration::from_secs(1200);

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use flashfork::cost::{Engine as Priced, Writes};
-use flashfork::{CostModel, Pages};
+use flashfork::{
+	CostModel, Pages,
+	cost::{Engine as Priced, Writes},
+};
 use serde::Serialize;
 
 use crate::survey::{Dirtied, Survey};

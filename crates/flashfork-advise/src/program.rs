@@ -1,9 +1,11 @@
 //! A program started to be looked at.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::{
+	ffi::{OsStr, OsString},
+	os::unix::process::CommandExt,
+	process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+	time::{Duration, Instant},
+};
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 

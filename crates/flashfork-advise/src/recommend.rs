@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
-use crate::forecast::{Engine, Forecast, Outlook};
-use crate::survey::Survey;
+use crate::{
+	forecast::{Engine, Forecast, Outlook},
+	survey::Survey,
+};
 use flashfork_terminal::table::time;
 
 /// Less of a gain than this share of a fork is not worth a change ...

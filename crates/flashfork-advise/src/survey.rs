@@ -1,11 +1,16 @@
 //! A process as a fork sees it.
 
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::{collections::BTreeMap, ffi::CString};
-use std::{fs, io};
+use std::{
+	collections::BTreeMap,
+	ffi::CString,
+	fs, io,
+	os::unix::fs::{FileTypeExt, MetadataExt},
+};
 
-use flashfork_core::never_seal::{Reason, Scope};
-use flashfork_core::survey;
+use flashfork_core::{
+	never_seal::{Reason, Scope},
+	survey,
+};
 use procfs::process::{MMapExtension, Process};
 use serde::Serialize;
 

@@ -1,9 +1,13 @@
 //! Advice for people.
 
-use crate::forecast::{Engine, Forecast, Outlook};
-use crate::recommend::Advice;
-use flashfork_terminal::size::show;
-use flashfork_terminal::table::{counted, render, time};
+use crate::{
+	forecast::{Engine, Forecast, Outlook},
+	recommend::Advice,
+};
+use flashfork_terminal::{
+	size::show,
+	table::{counted, render, time},
+};
 
 impl Advice {
 	/// The recommendation first, then what it rests on.

@@ -3,12 +3,17 @@
 //!
 //! The programs are this executable started again; each prepares its memory, says so, and forks on request.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
-use std::{ffi::OsString, time::Duration};
+use std::{
+	ffi::OsString,
+	io::{BufRead, BufReader, Write},
+	process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
+	time::Duration,
+};
 
-use flashfork::cost::{ForkPrices, SealPrice, WritePrices};
-use flashfork::{CostModel, HostId};
+use flashfork::{
+	CostModel, HostId,
+	cost::{ForkPrices, SealPrice, WritePrices},
+};
 use flashfork_advise::{self as advise, Engine};
 use libtest_mimic::{Arguments, Failed, Trial};
 

@@ -1,8 +1,10 @@
 //! Descriptors that were open before the first round.
 
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, OFlags, SeekFrom, fcntl_getfl, fcntl_setfl, fstat, seek};
-use rustix::io::fcntl_dupfd_cloexec;
+use rustix::{
+	fd::{AsRawFd, BorrowedFd, OwnedFd},
+	fs::{FileType, OFlags, SeekFrom, fcntl_getfl, fcntl_setfl, fstat, seek},
+	io::fcntl_dupfd_cloexec,
+};
 
 /// What was open.
 #[derive(Debug)]

@@ -5,8 +5,11 @@
 //! began. Each later one has that again.
 
 use crate::descriptors::{Descriptors, Found};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::SeqCst};
-use std::{mem::MaybeUninit, ptr};
+use std::{
+	mem::MaybeUninit,
+	ptr,
+	sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::SeqCst},
+};
 
 /// As many as may be open when a snapshot is taken.
 const MOST: usize = 4096;

@@ -6,8 +6,10 @@ mod in_common;
 
 use flashfork::{Reason, SnapshotError, SnapshotOptions};
 use libc::{c_int, c_uint};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{
+	OnceLock,
+	atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
 
 use descriptors::Descriptors;
 

@@ -5,9 +5,12 @@
 #[path = "../../flashfork/tests/installed/mod.rs"]
 mod installed;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::{collections::BTreeSet, sync::OnceLock};
+use std::{
+	collections::BTreeSet,
+	path::{Path, PathBuf},
+	process::{Command, Output},
+	sync::OnceLock,
+};
 
 use installed::{prefix, succeed};
 

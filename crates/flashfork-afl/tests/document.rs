@@ -3,8 +3,7 @@
 #[path = "../../flashfork/tests/installed/mod.rs"]
 mod installed;
 
-use std::path::Path;
-use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use installed::{prefix, shim, succeed};
 

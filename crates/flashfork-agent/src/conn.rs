@@ -1,12 +1,16 @@
 //! A connection: any descriptor to read from and write to, shared by the threads of a session.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+	fs::File,
+	io::{self, Read},
+	os::fd::{AsFd, BorrowedFd},
+	sync::{Arc, Mutex, PoisonError},
+};
 
-use flashfork_proto::agent::{MAX_FRAME, Reply};
-use flashfork_proto::frame;
+use flashfork_proto::{
+	agent::{MAX_FRAME, Reply},
+	frame,
+};
 use rustix::net::{Shutdown, shutdown};
 
 /// A connection whose replies don't mix. After one that could not be sent whole, none is sent.

@@ -1,13 +1,17 @@
 //! Connections of the host to ports of the guest.
 
-use std::io::{ErrorKind as Io, Read};
-use std::net::{Ipv4Addr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::{
+	io::{ErrorKind as Io, Read},
+	net::{Ipv4Addr, TcpStream},
+	os::fd::{AsFd, BorrowedFd},
+	sync::atomic::{AtomicUsize, Ordering},
+	time::Duration,
+};
 
-use flashfork_proto::agent::{AgentError, ErrorKind, MAX_DIALED, MAX_FRAME, Reply, Request};
-use flashfork_proto::frame;
+use flashfork_proto::{
+	agent::{AgentError, ErrorKind, MAX_DIALED, MAX_FRAME, Reply, Request},
+	frame,
+};
 use flashfork_transfer::{Passed, Peer, Side, relay};
 use serde_bytes::ByteBuf;
 

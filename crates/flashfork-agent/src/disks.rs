@@ -1,12 +1,19 @@
 //! Disks attached to a clone at its claim: waited for, and mounted where that was asked for.
 
-use std::fs::{self, File};
-use std::time::{Duration, Instant};
-use std::{io, os::fd::AsRawFd, path::Path, thread};
+use std::{
+	fs::{self, File},
+	io,
+	os::fd::AsRawFd,
+	path::Path,
+	thread,
+	time::{Duration, Instant},
+};
 
 use flashfork_proto::signal::AttachedDisk;
-use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount};
+use rustix::{
+	io::Errno,
+	mount::{MountFlags, mount},
+};
 
 /// Time that the kernel may take to find out how large a disk has become.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,8 +1,12 @@
 //! The kernel's random number generator: random(4), ioctls RNDADDENTROPY and RNDRESEEDCRNG; and what it keeps of a
 //! hardware generator's bytes, hw_random (Documentation/admin-guide/hw_random.rst).
 
-use std::io::{self, ErrorKind as Io, Read};
-use std::{fs::File, os::fd::AsRawFd, path::Path};
+use std::{
+	fs::File,
+	io::{self, ErrorKind as Io, Read},
+	os::fd::AsRawFd,
+	path::Path,
+};
 
 use flashfork_proto::agent::{AgentError, ErrorKind};
 

@@ -1,10 +1,16 @@
 //! Files of the guest, sent to the host and received from it.
 
-use std::io::{self, Read};
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+	ffi::OsStr,
+	io::{self, Read},
+	os::unix::ffi::OsStrExt,
+	path::Path,
+};
 
-use flashfork_proto::agent::{AgentError, ErrorKind, MAX_FRAME, Piece, Reply, Request, Store};
-use flashfork_proto::frame;
+use flashfork_proto::{
+	agent::{AgentError, ErrorKind, MAX_FRAME, Piece, Reply, Request, Store},
+	frame,
+};
 use flashfork_transfer::{Destination, Receiver, Sender, Source};
 
 use crate::conn::Conn;

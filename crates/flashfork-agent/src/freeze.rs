@@ -6,10 +6,13 @@
 //! (signal(7)). Those in cgroups of their own are frozen there; those in the root, which can't be frozen, are moved to
 //! one for the time.
 
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-use std::{fs, io, thread};
+use std::{
+	fs, io,
+	os::fd::{AsRawFd, OwnedFd},
+	path::{Path, PathBuf},
+	thread,
+	time::{Duration, Instant},
+};
 
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 

@@ -1,21 +1,29 @@
 //! The runtime of a function of `flashfork serve`: started here, and connected to the server, which speaks the Runtime
 //! API, through ports that the agent dials ([`flashfork_proto::function`]).
 
-use std::collections::VecDeque;
-use std::io::{self, ErrorKind, PipeReader, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::{
+	collections::VecDeque,
+	io::{self, ErrorKind, PipeReader, Read, Write},
+	net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
+	os::{
+		fd::{AsFd, AsRawFd, OwnedFd},
+		unix::process::ExitStatusExt,
+	},
+	path::Path,
+	process::{Child, Command, Stdio},
+	thread,
+};
 
-use flashfork_proto::agent::Exit;
-use flashfork_proto::frame;
-use flashfork_proto::function::{BOOTSTRAP, MAX_FRAME, NEXT, Said};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::retry_on_intr;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use flashfork_proto::{
+	agent::Exit,
+	frame,
+	function::{BOOTSTRAP, MAX_FRAME, NEXT, Said},
+};
+use rustix::{
+	event::{PollFd, PollFlags, poll},
+	io::retry_on_intr,
+	process::{Pid, PidfdFlags, pidfd_open},
+};
 use serde_bytes::ByteBuf;
 
 use crate::pipes;

@@ -1,16 +1,21 @@
 //! Hooks: programs of the image that run in every clone before it is used, to give userland
 //! generators, identities and connections a new start.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::{
-	ffi::OsStr, io, os::unix::ffi::OsStrExt, os::unix::fs::PermissionsExt, os::unix::process::CommandExt, thread,
+	ffi::OsStr,
+	fs::{self, File},
+	io,
+	os::unix::{ffi::OsStrExt, fs::PermissionsExt, process::CommandExt},
+	path::{Path, PathBuf},
+	process::{Command, Stdio},
+	thread,
 	time::Duration,
 };
 
-use flashfork_proto::agent::{CloneIdentity, HookRun};
-use flashfork_proto::generation_hex;
+use flashfork_proto::{
+	agent::{CloneIdentity, HookRun},
+	generation_hex,
+};
 use rustix::process::{Signal, kill_process_group};
 
 use crate::{pipes, reaper::Reaper};

@@ -1,7 +1,10 @@
 //! The host name: every clone has its own.
 
-use std::io::{self, ErrorKind};
-use std::{fs, path::Path};
+use std::{
+	fs,
+	io::{self, ErrorKind},
+	path::Path,
+};
 
 use rustix::system::{sethostname, uname};
 

@@ -1,7 +1,10 @@
 //! The machine id, machine-id(5): a guest with one has another in each clone.
 
-use std::io::{self, ErrorKind};
-use std::{fs, path::Path};
+use std::{
+	fs,
+	io::{self, ErrorKind},
+	path::Path,
+};
 
 use crate::log;
 

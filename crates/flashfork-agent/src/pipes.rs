@@ -1,10 +1,15 @@
 //! Reading and writing of pipes that give up when a command has ended.
 
-use std::io::{self, ErrorKind, PipeReader, Read, Write};
-use std::{fs::File, os::fd::AsFd};
+use std::{
+	fs::File,
+	io::{self, ErrorKind, PipeReader, Read, Write},
+	os::fd::AsFd,
+};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::{
+	event::{PollFd, PollFlags, poll},
+	fs::{OFlags, fcntl_getfl, fcntl_setfl},
+};
 
 /// After the command's end, no more than this is read of what its descendants go on writing.
 const REST: usize = 1 << 20;

@@ -2,8 +2,10 @@
 
 use std::{thread, time::Duration};
 
-use rustix::process::{Pid, Signal};
-use rustix::system::{RebootCommand, reboot};
+use rustix::{
+	process::{Pid, Signal},
+	system::{RebootCommand, reboot},
+};
 
 /// Time that processes have to end by themselves before the power goes.
 const GRACE: Duration = Duration::from_millis(500);

@@ -1,8 +1,15 @@
 //! Waiting for children: those started here, and, as process 1, all orphans of the guest.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::{collections::HashMap, io, process::Command, thread};
+use std::{
+	collections::HashMap,
+	io,
+	process::Command,
+	sync::{
+		Arc, Condvar, Mutex, PoisonError,
+		mpsc::{Receiver, Sender, channel},
+	},
+	thread,
+};
 
 use flashfork_proto::agent::Exit;
 use rustix::process::{Pid, WaitOptions, waitpid};

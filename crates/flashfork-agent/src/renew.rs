@@ -1,10 +1,11 @@
 //! Makes a clone one of its own, with what the monitor answered to the fork signal.
 
-use flashfork_proto::agent::{HookRun, Stamp};
-use flashfork_proto::signal::Forked;
+use flashfork_proto::{
+	agent::{HookRun, Stamp},
+	signal::Forked,
+};
 
-use crate::reaper::Reaper;
-use crate::{clock, disks, entropy, hooks, hostname, machine_id};
+use crate::{clock, disks, entropy, hooks, hostname, machine_id, reaper::Reaper};
 
 /// Status of the done signal of a clone that could not be made one of its own.
 pub const FAILED_STATUS: u32 = 125;

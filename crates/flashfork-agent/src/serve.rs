@@ -1,17 +1,34 @@
 //! Where the agent answers, and the accepting of connections.
 
-use std::fs::{self, File, OpenOptions};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::{io, os::fd::OwnedFd, os::unix::net::UnixListener, path::PathBuf, thread, time::Duration};
+use std::{
+	fs::{self, File, OpenOptions},
+	io,
+	os::{fd::OwnedFd, unix::net::UnixListener},
+	path::PathBuf,
+	sync::{
+		Arc, Mutex, PoisonError,
+		atomic::{AtomicUsize, Ordering},
+	},
+	thread,
+	time::Duration,
+};
 
 use flashfork_proto::agent::{MAX_CONNECTIONS, PORT, READY_PORT};
-use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with};
-use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use rustix::{
+	net::{
+		AddressFamily, SocketFlags, SocketType, accept_with,
+		addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque},
+		bind, connect, listen, socket_with,
+	},
+	termios::{OptionalActions, tcgetattr, tcsetattr},
+};
 
-use crate::session::{self, Rights};
-use crate::{conn::Conn, log, reaper::Reaper};
+use crate::{
+	conn::Conn,
+	log,
+	reaper::Reaper,
+	session::{self, Rights},
+};
 
 /// Threads that wait for connections.
 const SPARE: usize = 2;

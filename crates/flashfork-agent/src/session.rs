@@ -1,13 +1,19 @@
 //! One connection, from preamble to end.
 
-use std::fs::{self, File};
-use std::{sync::OnceLock, thread, time::Duration};
+use std::{
+	fs::{self, File},
+	sync::OnceLock,
+	thread,
+	time::Duration,
+};
 
-use flashfork_proto::agent::{AgentError, ErrorKind, Hello, MAX_FRAME, Reply, Request};
-use flashfork_proto::{Preamble, Protocol, frame};
+use flashfork_proto::{
+	Preamble, Protocol,
+	agent::{AgentError, ErrorKind, Hello, MAX_FRAME, Reply, Request},
+	frame,
+};
 
-use crate::{clock, dial, entropy, exec, files, hooks, log, power};
-use crate::{conn::Conn, exec::Running, reaper::Reaper};
+use crate::{clock, conn::Conn, dial, entropy, exec, exec::Running, files, hooks, log, power, reaper::Reaper};
 
 /// Where the kernel tells one boot from another.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

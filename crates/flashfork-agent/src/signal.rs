@@ -1,15 +1,15 @@
 //! Signals to the monitor, from the command line and from init.
 
-use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{self, Command};
+use std::{
+	io::{self, Write},
+	os::unix::process::CommandExt,
+	process::{self, Command},
+};
 
 use flashfork_proto::signal::{GuestError, Role, Signals, Status};
 use rustix::process::setsid;
 
-use crate::ports::Ports;
-use crate::reaper::Reaper;
-use crate::{freeze, renew};
+use crate::{freeze, ports::Ports, reaper::Reaper, renew};
 
 /// `flashfork-agent signal COMMAND`.
 pub fn run(command: &str, rest: &[&str]) -> Result<(), String> {

@@ -3,8 +3,14 @@
 
 mod common;
 
-use std::fs::{self, File};
-use std::{collections::HashSet, io::Write, path::Path, process::Command, time::Duration};
+use std::{
+	collections::HashSet,
+	fs::{self, File},
+	io::Write,
+	path::Path,
+	process::Command,
+	time::Duration,
+};
 
 use flashfork_image::Tree;
 use flashfork_lab::{Collected, GuestFile, Kernel, Lab, Options, Status};

@@ -2,15 +2,19 @@
 
 mod host;
 
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::{
+	fs,
+	io::{BufRead, BufReader, Read, Write},
+	net::{Shutdown, TcpStream},
+	os::unix::fs::PermissionsExt,
+	process::{Command, Stdio},
+};
 
-use flashfork_proto::agent::Exit;
-use flashfork_proto::frame;
-use flashfork_proto::function::{BOOTSTRAP, MAX_FRAME, NEXT, Said};
+use flashfork_proto::{
+	agent::Exit,
+	frame,
+	function::{BOOTSTRAP, MAX_FRAME, NEXT, Said},
+};
 use host::{PATIENCE, wait_until};
 
 /// Prints what it is told to by files, and ends.

@@ -2,9 +2,14 @@
 
 mod host;
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
-use std::{fs, os::unix::ffi::OsStrExt, os::unix::fs::symlink, os::unix::net::UnixStream, path::Path, thread};
+use std::{
+	fs,
+	io::{ErrorKind, Read, Write},
+	net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream},
+	os::unix::{ffi::OsStrExt, fs::symlink, net::UnixStream},
+	path::Path,
+	thread,
+};
 
 use flashfork_proto::agent::{
 	Client, ClientError, ErrorKind as Kind, Exec, MAX_DIALED, Piece, Replies, Reply, Request, Requests, Store,

@@ -3,14 +3,18 @@
 
 mod host;
 
-use std::io::{Read, Write};
-use std::path::PathBuf;
-
-use flashfork_proto::agent::{
-	Client, ClientError, ErrorKind, Exec, Exit, MAX_CONNECTIONS, MAX_FRAME, Reply, Request, STDIN_WINDOW, Stamp,
-	TerminalSize,
+use std::{
+	io::{Read, Write},
+	path::PathBuf,
 };
-use flashfork_proto::{Preamble, Protocol};
+
+use flashfork_proto::{
+	Preamble, Protocol,
+	agent::{
+		Client, ClientError, ErrorKind, Exec, Exit, MAX_CONNECTIONS, MAX_FRAME, Reply, Request, STDIN_WINDOW, Stamp,
+		TerminalSize,
+	},
+};
 use host::{Agent, wait_until};
 use rustix::process::Pid;
 use serde_bytes::ByteBuf;

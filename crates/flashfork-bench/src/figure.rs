@@ -34,8 +34,7 @@ fn draw(series: &Series, host: &HostCard) -> Result<String> {
 #[cfg(test)]
 mod tests {
 	use super::*;
-	use crate::experiments::fork::EXPERIMENT;
-	use crate::experiments::{self, vm_clone};
+	use crate::experiments::{self, fork::EXPERIMENT, vm_clone};
 	use roxmltree::Node;
 
 	const SIZES: [u64; 3] = [64 << 20, 256 << 20, 1 << 30];

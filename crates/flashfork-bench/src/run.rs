@@ -1,9 +1,10 @@
 //! What `flashfork bench` does.
 
-use crate::args::{
-	AllArgs, Args, BenchCommand, Chosen, CompareArgs, FigureArgs, FlashforkCommand, ManArgs, ReportArgs,
+use crate::{
+	args::{AllArgs, Args, BenchCommand, Chosen, CompareArgs, FigureArgs, FlashforkCommand, ManArgs, ReportArgs},
+	bars::Bars,
+	installed::Installed,
 };
-use crate::{bars::Bars, installed::Installed};
 use clap::CommandFactory;
 use flashfork_bench::experiments;
 use flashfork_measure::{BenchError, Document, Result, compare};

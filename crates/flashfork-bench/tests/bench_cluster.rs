@@ -3,11 +3,13 @@
 
 mod here;
 
-use std::fs;
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
-use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::{
+	fs,
+	path::Path,
+	process::{Command, ExitCode, Stdio},
+	sync::LazyLock,
+	time::{Duration, Instant},
+};
 
 use flashfork_measure::Silent;
 use here::{has, made, run_words};

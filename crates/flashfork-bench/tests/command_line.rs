@@ -1,10 +1,11 @@
 //! `flashfork bench` as a user types it, read by the program that it is.
 
 use assert_cmd::Command;
-use predicates::prelude::*;
-use predicates::str::contains;
-use std::process::{Output, Stdio};
-use std::time::Duration;
+use predicates::{prelude::*, str::contains};
+use std::{
+	process::{Output, Stdio},
+	time::Duration,
+};
 
 /// What the command `flashfork` becomes.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_flashfork-bench");

@@ -6,13 +6,14 @@
 
 mod committed;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex};
+use std::{
+	collections::{BTreeMap, BTreeSet},
+	path::{Path, PathBuf},
+	sync::{LazyLock, Mutex},
+};
 
 use flashfork_bench::{experiments, report};
-use flashfork_measure::record::Values;
-use flashfork_measure::{Document, Record};
+use flashfork_measure::{Document, Record, record::Values};
 
 fn project() -> PathBuf {
 	Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -2,10 +2,13 @@
 
 mod here;
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
-use std::{ffi::OsString, os::unix::process::CommandExt};
+use std::{
+	ffi::OsString,
+	os::unix::process::CommandExt,
+	path::{Path, PathBuf},
+	process::{Child, Command, ExitCode, Stdio},
+	time::{Duration, Instant},
+};
 
 use flashfork_measure::{Outcome, Places, Record, Result, Silent};
 use here::{Here, run};

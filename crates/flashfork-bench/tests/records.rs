@@ -2,9 +2,11 @@
 
 mod committed;
 
-use std::collections::{BTreeMap, HashSet};
-use std::fs::{File, read_to_string, remove_file, write};
-use std::io::Write;
+use std::{
+	collections::{BTreeMap, HashSet},
+	fs::{File, read_to_string, remove_file, write},
+	io::Write,
+};
 
 use committed::ALL;
 use lzma_rust2::{LzipOptions, LzipWriter, LzmaOptions};

@@ -1,8 +1,10 @@
 //! Workers are processes that answer, fail in words, and never outlive their coordinator.
 
-use std::ffi::OsString;
-use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::{
+	ffi::OsString,
+	process::{Command, ExitCode, Stdio},
+	time::{Duration, Instant},
+};
 
 use flashfork_measure::{BenchError, Result, Subject, Worker, worker};
 use libtest_mimic::{Arguments, Failed, Trial};

@@ -2,10 +2,13 @@
 //! Documentation/admin-guide/cgroup-v2.rst). Nothing is asked of anybody: the daemon uses the one that it is in, if it
 //! is alone there, or the root of all.
 
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::chown;
-use std::path::{Path, PathBuf};
-use std::{fs, process};
+use std::{
+	fs,
+	io::{self, ErrorKind},
+	os::unix::fs::chown,
+	path::{Path, PathBuf},
+	process,
+};
 
 /// What groups are limited in.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];

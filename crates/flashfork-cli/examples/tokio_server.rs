@@ -6,12 +6,19 @@
 //! To a line of `ask` it answers with its process's number, when a timer, tasks and a blocking call have done what they
 //! do. After `last` it accepts no more, and ends in order when whoever has said that hangs up.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::{sync::Arc, time::Duration};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
-use tokio::time::{interval, sleep};
+use std::{
+	sync::{
+		Arc,
+		atomic::{AtomicU64, Ordering::Relaxed},
+	},
+	time::Duration,
+};
+use tokio::{
+	io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+	net::{TcpListener, TcpStream},
+	sync::mpsc,
+	time::{interval, sleep},
+};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 4)]
 async fn main() -> std::io::Result<()> {

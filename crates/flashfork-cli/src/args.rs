@@ -1,8 +1,14 @@
 //! The command line: one source for flags, help, man pages and completions.
 
-use crate::warm::{CloneArgs, LsArgs, RmArgs, WarmArgs};
 use crate::{
-	advise::AdviseArgs, doctor::DoctorArgs, lab::LabArgs, others::OtherArgs, run::RunArgs, scan::ScanArgs, vm::VmArgs,
+	advise::AdviseArgs,
+	doctor::DoctorArgs,
+	lab::LabArgs,
+	others::OtherArgs,
+	run::RunArgs,
+	scan::ScanArgs,
+	vm::VmArgs,
+	warm::{CloneArgs, LsArgs, RmArgs, WarmArgs},
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;

@@ -2,9 +2,11 @@
 
 use crate::vm;
 use clap::Args;
-use flashfork::code::{self, Verdict};
-use flashfork::cost::{CostModel, Engine, Memory};
-use flashfork::{Capability, Host};
+use flashfork::{
+	Capability, Host,
+	code::{self, Verdict},
+	cost::{CostModel, Engine, Memory},
+};
 use flashfork_proto::api::HostKvm;
 use flashfork_terminal::{CliError, output::say, places};
 use std::{path::Path, process::ExitCode};

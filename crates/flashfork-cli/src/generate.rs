@@ -1,7 +1,9 @@
 //! Shell completions and man pages.
 
-use crate::args::{Args, CompletionsArgs, ManArgs};
-use crate::others::{self, OTHERS};
+use crate::{
+	args::{Args, CompletionsArgs, ManArgs},
+	others::{self, OTHERS},
+};
 use clap::CommandFactory;
 use clap_mangen::roff::{Roff, bold, roman};
 use flashfork_core::environment::{self, Variable};

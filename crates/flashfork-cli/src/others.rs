@@ -2,10 +2,13 @@
 //! bench` real software for its experiments, `flashfork serve` and those that ask it for something a server.
 
 use flashfork_terminal::{CliError, help, places};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::{os::unix::process::CommandExt, result::Result};
+use std::{
+	ffi::OsString,
+	os::unix::process::CommandExt,
+	path::{Path, PathBuf},
+	process::{Command, ExitCode},
+	result::Result,
+};
 
 /// What such a program reads
 #[derive(clap::Args)]

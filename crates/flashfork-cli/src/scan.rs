@@ -5,8 +5,12 @@ use flashfork::code::{self, Examined, Verdict};
 use flashfork_core::code::Call;
 use flashfork_terminal::{CliError, output::say, progress};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
-use std::{os::fd::AsRawFd, process::ExitCode, time::Duration};
+use std::{
+	os::fd::AsRawFd,
+	path::{Path, PathBuf},
+	process::ExitCode,
+	time::Duration,
+};
 
 /// Say which files make system calls of their own, so that processes with them are not sealed
 ///

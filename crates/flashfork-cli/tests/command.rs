@@ -3,10 +3,11 @@
 mod common;
 
 use assert_cmd::Command;
-use predicates::prelude::*;
-use predicates::str::{contains, ends_with, starts_with};
-use std::fs;
-use std::{path::Path, process::Stdio, sync::Once, time::Duration};
+use predicates::{
+	prelude::*,
+	str::{contains, ends_with, starts_with},
+};
+use std::{fs, path::Path, process::Stdio, sync::Once, time::Duration};
 
 /// The command with its other programs beside it, which are built here when they are not there yet.
 fn flashfork() -> Command {

@@ -4,12 +4,19 @@ mod common;
 
 use assert_cmd::Command;
 use common::{Before, act, block, forbid, limit};
-use predicates::prelude::PredicateBooleanExt;
-use predicates::str::{contains, ends_with};
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdout, Stdio};
-use std::{os::unix::fs::PermissionsExt, os::unix::process::CommandExt, path::Path, sync::Once, time::Duration};
+use predicates::{
+	prelude::PredicateBooleanExt,
+	str::{contains, ends_with},
+};
+use std::{
+	fs,
+	io::{BufRead, BufReader, Read, Write},
+	os::unix::{fs::PermissionsExt, process::CommandExt},
+	path::Path,
+	process::{Child, ChildStdout, Stdio},
+	sync::Once,
+	time::Duration,
+};
 
 /// The command with the shim beside it.
 fn run() -> Command {

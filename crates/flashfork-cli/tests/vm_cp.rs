@@ -4,14 +4,22 @@ mod common;
 #[path = "common/guest.rs"]
 mod guest;
 
-use flashfork_proto::agent::{Hello, MAX_FRAME, Piece, Reply, Request, Stamp};
-use flashfork_proto::{Preamble, Protocol, frame};
+use flashfork_proto::{
+	Preamble, Protocol,
+	agent::{Hello, MAX_FRAME, Piece, Reply, Request, Stamp},
+	frame,
+};
 use guest::Guest;
 use serde_bytes::ByteBuf;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::{fs, os::unix::net::UnixListener};
+use std::{
+	fs,
+	os::unix::{
+		fs::{PermissionsExt, symlink},
+		net::UnixListener,
+	},
+	path::{Path, PathBuf},
+	process::{Command, Output},
+};
 
 fn cp(guest: &Guest, here: &Path, words: [&str; 2]) -> Output {
 	guest.vm().current_dir(here).arg("cp").args(words).output().unwrap()

@@ -6,13 +6,24 @@ mod common;
 mod guest;
 
 use guest::{Guest, end, eventually};
-use nix::sys::signal::{SigHandler, Signal, kill};
-use nix::sys::termios::{LocalFlags, tcgetattr};
-use nix::{libc, pty::openpty, unistd::Pid};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
-use std::{fs::File, os::unix::process::CommandExt};
+use nix::{
+	libc,
+	pty::openpty,
+	sys::{
+		signal::{SigHandler, Signal, kill},
+		termios::{LocalFlags, tcgetattr},
+	},
+	unistd::Pid,
+};
+use std::{
+	fs::File,
+	io::{BufRead, BufReader, Read, Write},
+	os::{
+		fd::{AsRawFd, OwnedFd},
+		unix::process::CommandExt,
+	},
+	process::{Child, Command, Stdio},
+};
 
 struct Terminal {
 	ours: File,

@@ -6,10 +6,13 @@ mod guest;
 
 use guest::{Guest, end, eventually};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket, sockopt::set_socket_linger};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
-use std::process::{Child, Stdio};
-use std::{thread, time::Duration};
+use std::{
+	io::{BufRead, BufReader, ErrorKind, Read, Write},
+	net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream},
+	process::{Child, Stdio},
+	thread,
+	time::Duration,
+};
 
 /// `flashfork vm port clone 0:PORT`, and where it listens.
 struct Port {

@@ -1,10 +1,15 @@
 //! The scratch memory of one seal: an own stack, text and page-map buffers, the plan, the report. One mapping, made
 //! before and removed after, so that nothing here touches the program's memory.
 
-use crate::sys::{self, Errno, Result};
 use crate::{
-	code, never_seal::Reason, outcome::Purpose, proc::scan::Region, range::Range, scratch, seal::generations::Identity,
-	seal::library::Seen,
+	code,
+	never_seal::Reason,
+	outcome::Purpose,
+	proc::scan::Region,
+	range::Range,
+	scratch,
+	seal::{generations::Identity, library::Seen},
+	sys::{self, Errno, Result},
 };
 use linux_raw_sys::general as k;
 

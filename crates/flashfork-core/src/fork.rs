@@ -3,18 +3,20 @@
 //! It runs in the async-signal context of other people's programs: it reads a clock, adds to counters and, when the
 //! policy says so, seals. It never allocates, parses configuration or calibrates.
 
-use crate::answers::exec;
-use crate::filter::{self, trial};
-use crate::odf::{self, Unavailable};
-use crate::outcome::{Error, Step};
 pub use crate::policy::Engine;
-use crate::policy::{Act, POLICY, Process};
-use crate::seal::{What, seal_for_policy};
-use crate::stats::{self, Kind};
-use crate::threads::{self, table};
 use crate::{
-	policy::own::Own, region::watch::WATCHED, report::Sealed, seal::generations::GENERATIONS,
-	seal::refills::drop_for_policy, seal::unseal::unseal_for_policy, state::STATE, sys,
+	answers::exec,
+	filter::{self, trial},
+	odf::{self, Unavailable},
+	outcome::{Error, Step},
+	policy::{Act, POLICY, Process, own::Own},
+	region::watch::WATCHED,
+	report::Sealed,
+	seal::{What, generations::GENERATIONS, refills::drop_for_policy, seal_for_policy, unseal::unseal_for_policy},
+	state::STATE,
+	stats::{self, Kind},
+	sys,
+	threads::{self, table},
 };
 use core::sync::atomic::Ordering::Relaxed;
 

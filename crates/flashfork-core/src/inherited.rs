@@ -1,8 +1,10 @@
 //! Attributes that a program has of whoever started it, and that a clone has of its template instead: it takes its
 //! caller's. What the program has set while it was warmed stays while caller and template have the same.
 
-use crate::proc::{dump, text};
-use crate::sys::{self, Errno, Result, call, numeric};
+use crate::{
+	proc::{dump, text},
+	sys::{self, Errno, Result, call, numeric},
+};
 use core::ops::Range;
 use linux_raw_sys::prctl;
 use syscalls::Sysno;

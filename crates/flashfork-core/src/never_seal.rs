@@ -1,9 +1,13 @@
 //! What is never sealed, and why: the table is code here, documentation in `docs/NEVER_SEAL.md`, which also says how
 //! each is recognised, and one test a row.
 
-use crate::proc::pagemap::LARGEST_WITHOUT_SCAN;
-use crate::proc::vma::{Kind, Vma};
-use crate::sys::{self, PROT_READ};
+use crate::{
+	proc::{
+		pagemap::LARGEST_WITHOUT_SCAN,
+		vma::{Kind, Vma},
+	},
+	sys::{self, PROT_READ},
+};
 
 impl Reason {
 	/// Whether it stands for what memory or threads happened to be like at that moment.

@@ -2,8 +2,10 @@
 //!
 //! It is found by asking for it, never by trying the clone flag (docs/ON_DEMAND_FORK.md).
 
-use crate::policy::{Engine, POLICY};
-use crate::sys::{self, Errno};
+use crate::{
+	policy::{Engine, POLICY},
+	sys::{self, Errno},
+};
 
 /// Why a process can't fork on demand. Its forks stay plain, and correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,20 @@
 //! The pages on which the engine keeps what it remembers: no seal takes them, and no restore puts them back
 //! ([`crate::apart`]).
 
-use crate::snapshot::current::{CURRENT, ONLY};
 use crate::{
-	answers::exec::LEAVING, code::remembered::CODE, name::DEVICE, policy::POLICY, proc::dump::BEFORE, range::Range,
-	region::watch::WATCHED, seal::dense::DENSE, seal::file::REFUSED, seal::generations::GENERATIONS,
-	seal::library::LIBRARIES, seal::vetted::VETTED, seal::witness::WITNESSES, stack::RESERVE, state::STATE,
+	answers::exec::LEAVING,
+	code::remembered::CODE,
+	name::DEVICE,
+	policy::POLICY,
+	proc::dump::BEFORE,
+	range::Range,
+	region::watch::WATCHED,
+	seal::{
+		dense::DENSE, file::REFUSED, generations::GENERATIONS, library::LIBRARIES, vetted::VETTED, witness::WITNESSES,
+	},
+	snapshot::current::{CURRENT, ONLY},
+	stack::RESERVE,
+	state::STATE,
 	stats::STATS,
 };
 

@@ -1,8 +1,10 @@
 //! What a seal says about itself.
 
-use crate::arena::{Arena, VmaRecord};
-use crate::outcome::{Error, Outcome};
-use crate::sys;
+use crate::{
+	arena::{Arena, VmaRecord},
+	outcome::{Error, Outcome},
+	sys,
+};
 
 /// The result of one seal with its report. Dropping it gives the scratch memory back and lets signals through that have
 /// waited since the seal began: a handler that jumped away in between would leave the memory behind.

@@ -6,8 +6,11 @@
 //! left alone. Whether the area of the calling thread is one of these the kernel tells: it answers a second
 //! registration in different ways.
 
-use crate::sys::{self, Errno, PAGE, Result};
-use crate::{answers::anonymous::give_property, range::Range};
+use crate::{
+	answers::anonymous::give_property,
+	range::Range,
+	sys::{self, Errno, PAGE, Result},
+};
 use core::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::SeqCst};
 use syscalls::Sysno;
 

@@ -1,7 +1,9 @@
 //! Memory that the engine maps for its own use.
 
-use crate::state::STATE;
-use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result};
+use crate::{
+	state::STATE,
+	sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result},
+};
 use linux_raw_sys::general as k;
 
 /// Maps memory that the engine works with during one call, all zeros, far from where the kernel puts the program's: a

@@ -1,9 +1,17 @@
 //! Whether memory is sealed: asked of the kernel each time, because memory moves without our knowing.
 
-use crate::proc::lookup::{self, Wanted};
-use crate::proc::vma::{Kind, Vma};
-use crate::sys::{self, ADDRESSES, Errno, PAGE};
-use crate::{range::Range, seal::offset, stack::roomy, state::STATE, threads::errand};
+use crate::{
+	proc::{
+		lookup::{self, Wanted},
+		vma::{Kind, Vma},
+	},
+	range::Range,
+	seal::offset,
+	stack::roomy,
+	state::STATE,
+	sys::{self, ADDRESSES, Errno, PAGE},
+	threads::errand,
+};
 use linux_raw_sys::general as k;
 
 /// Whether a range holds sealed memory.

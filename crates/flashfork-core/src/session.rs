@@ -1,9 +1,15 @@
 //! One piece of work of the engine: with the engine to itself, signals blocked, an arena, and a stack inside it. From
 //! its first line to its last nothing of the program's memory is written but what the work is about.
 
-use crate::outcome::{Error, Outcome, Step};
-use crate::threads::{self, Threads};
-use crate::{arena::Arena, filter, report::Sealed, state::STATE, sys};
+use crate::{
+	arena::Arena,
+	filter,
+	outcome::{Error, Outcome, Step},
+	report::Sealed,
+	state::STATE,
+	sys,
+	threads::{self, Threads},
+};
 
 /// What to do when another thread has the engine, where threads are allowed at all.
 #[derive(Clone, Copy, PartialEq, Eq)]

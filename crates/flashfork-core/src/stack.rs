@@ -6,10 +6,18 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("flashfork-core supports Linux on x86-64 only");
 
-use crate::sys::{self, Errno, Result};
-use crate::{apart::Apart, scratch, state::STATE, valgrind};
-use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use core::{arch::asm, cell::UnsafeCell};
+use crate::{
+	apart::Apart,
+	scratch,
+	state::STATE,
+	sys::{self, Errno, Result},
+	valgrind,
+};
+use core::{
+	arch::asm,
+	cell::UnsafeCell,
+	sync::atomic::{AtomicU32, Ordering::SeqCst},
+};
 
 /// Calls `f(arg)` with the stack pointer at `top`.
 ///

@@ -4,8 +4,13 @@
 //! What one part alone remembers is that part's own ([`crate::own_pages`] has the list). What a clone begins anew with
 //! is here, because whoever first notices that it is one must be able to reset it.
 
-use crate::sys::{self, Errno, Result};
-use crate::{apart::Apart, places::Places, range::Range, unsealed::Unsealed};
+use crate::{
+	apart::Apart,
+	places::Places,
+	range::Range,
+	sys::{self, Errno, Result},
+	unsealed::Unsealed,
+};
 use core::sync::atomic::{
 	AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst,
 };

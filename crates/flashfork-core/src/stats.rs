@@ -1,10 +1,13 @@
 //! Counters of one process, or of a tree of processes when they lie in shared memory.
 
-use crate::code::remembered::{CODE, Culprit};
-use crate::name::{Name, device};
-use crate::never_seal::{Reason, Scope};
-use crate::outcome::{Error, Outcome};
-use crate::{apart::Apart, report::Sealed};
+use crate::{
+	apart::Apart,
+	code::remembered::{CODE, Culprit},
+	name::{Name, device},
+	never_seal::{Reason, Scope},
+	outcome::{Error, Outcome},
+	report::Sealed,
+};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 /// How many times something happened and how long it took in all.

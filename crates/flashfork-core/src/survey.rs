@@ -1,8 +1,11 @@
 //! What a seal would make of another process, from what `/proc` says about it. Nothing is changed.
 
-use crate::never_seal::{Reason, judge_described};
-use crate::proc::vma::{Kind, for_each};
-use crate::{range::Range, sys::Result};
+use crate::{
+	never_seal::{Reason, judge_described},
+	proc::vma::{Kind, for_each},
+	range::Range,
+	sys::Result,
+};
 use core::ffi::CStr;
 
 /// One VMA as a seal would see it.

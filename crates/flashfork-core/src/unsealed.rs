@@ -3,8 +3,10 @@
 //! A seal, a region's, a restore or a move, which the engine makes or sees, brings sealed memory there, and has all
 //! this forgotten when it is done. Seals keep out who asks (`State::inside`).
 
-use crate::range::Range;
-use crate::sys::{PAGE, Result};
+use crate::{
+	range::Range,
+	sys::{PAGE, Result},
+};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst, fence};
 
 const MOST: usize = 256;

@@ -3,8 +3,11 @@
 #[macro_use]
 mod common;
 use common::{Child, intact, maps, maps_line, memory, pattern, patterned};
-use flashfork_core::answers::{advise, mremap::mremap};
-use flashfork_core::{Errno, Pages, seal};
+use flashfork_core::{
+	Errno, Pages,
+	answers::{advise, mremap::mremap},
+	seal,
+};
 
 const LEN: usize = 8 << 20;
 

@@ -2,15 +2,24 @@
 
 #[macro_use]
 mod common;
-use common::maps::{self, Mapping, mappings};
-use common::memory::{ANONYMOUS, BOTH, advise, move_over, unmap};
-use common::{Child, auto_seals, fill, forked, in_child, intact, patterned, until, wait};
-use flashfork_core::answers::{self, sandbox};
-use flashfork_core::fork::{Engine, configure, fork};
-use flashfork_core::{Pages, seal};
-use std::fs;
-use std::io::{Read, Write};
-use std::{collections::BTreeMap, os::unix::fs::MetadataExt};
+use common::{
+	Child, auto_seals, fill, forked, in_child, intact,
+	maps::{self, Mapping, mappings},
+	memory::{ANONYMOUS, BOTH, advise, move_over, unmap},
+	patterned, until, wait,
+};
+use flashfork_core::{
+	Pages,
+	answers::{self, sandbox},
+	fork::{Engine, configure, fork},
+	seal,
+};
+use std::{
+	collections::BTreeMap,
+	fs,
+	io::{Read, Write},
+	os::unix::fs::MetadataExt,
+};
 
 const LEN: usize = 64 << 20;
 const MILLISECOND: u64 = 1_000_000;

@@ -2,11 +2,16 @@
 
 #[macro_use]
 mod common;
-use common::maps::flags_of;
-use common::memory::{ANONYMOUS, BOTH, advise, advised, map_over};
-use common::{Child, is_linux, pattern, patterned, wait};
-use flashfork_core::MEMFD_PREFIX;
-use flashfork_core::fork::{Engine, configure, fork};
+use common::{
+	Child, is_linux,
+	maps::flags_of,
+	memory::{ANONYMOUS, BOTH, advise, advised, map_over},
+	pattern, patterned, wait,
+};
+use flashfork_core::{
+	MEMFD_PREFIX,
+	fork::{Engine, configure, fork},
+};
 use std::cell::Cell;
 
 const LEN: usize = 32 << 20;

@@ -2,10 +2,12 @@
 
 mod common;
 use common::{counter, in_child, intact, maps_line, memory, patterned};
-use flashfork_core::snapshot::{Options, restore, snapshot};
-use flashfork_core::{Pages, Range, seal, unseal};
-use std::sync::atomic::Ordering::SeqCst;
-use std::{ffi::CString, os::unix::ffi::OsStrExt, path::Path, process::Command};
+use flashfork_core::{
+	Pages, Range, seal,
+	snapshot::{Options, restore, snapshot},
+	unseal,
+};
+use std::{ffi::CString, os::unix::ffi::OsStrExt, path::Path, process::Command, sync::atomic::Ordering::SeqCst};
 
 const COUNT: usize = 20;
 const LEN: usize = 16 << 10;

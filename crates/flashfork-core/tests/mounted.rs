@@ -2,15 +2,20 @@
 
 #[macro_use]
 mod common;
-use common::memory::{BOTH, PAGE, advised, file, map, protect, unmap};
 use common::{
-	Child, auto_seals, forked, holds_in_fork, intact, is_linux, maps, maps_line, pattern, patterned, until, wait,
+	Child, auto_seals, forked, holds_in_fork, intact, is_linux, maps, maps_line,
+	memory::{BOTH, PAGE, advised, file, map, protect, unmap},
+	pattern, patterned, until, wait,
 };
 use flashfork_core::{Pages, has_sealed, seal, unseal};
-use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::{
+	fs,
+	io::{ErrorKind, Read, Write},
+	os::{
+		fd::AsRawFd,
+		unix::fs::{FileExt, MetadataExt},
+	},
+};
 
 const LEN: usize = (40 << 20) + 12 * 4096;
 const HUGE: usize = 2 << 20;

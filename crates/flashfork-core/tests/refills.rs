@@ -2,10 +2,12 @@
 
 #[macro_use]
 mod common;
-use common::memory::{PAGE, advise};
-use common::{Child, in_child, intact, is_linux, maps, maps_line, pattern, patterned};
-use flashfork_core::never_seal::Reason;
-use flashfork_core::{Error, Pages, Range, drop_refills, seal, unseal};
+use common::{
+	Child, in_child, intact, is_linux, maps, maps_line,
+	memory::{PAGE, advise},
+	pattern, patterned,
+};
+use flashfork_core::{Error, Pages, Range, drop_refills, never_seal::Reason, seal, unseal};
 
 const LEN: usize = 32 << 20;
 const WORDS: usize = PAGE / 8;

@@ -2,10 +2,12 @@
 
 #[macro_use]
 mod common;
-use common::memory::{advise, advised};
-use common::{Child, holds_in_fork, in_child, intact, maps, maps_line, patterned};
-use flashfork_core::never_seal::Reason;
-use flashfork_core::{Pages, has_sealed, seal, unseal};
+use common::{
+	Child, holds_in_fork, in_child, intact, maps, maps_line,
+	memory::{advise, advised},
+	patterned,
+};
+use flashfork_core::{Pages, has_sealed, never_seal::Reason, seal, unseal};
 use std::fs;
 
 const LEN: usize = 96 << 20;

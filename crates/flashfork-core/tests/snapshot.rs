@@ -2,15 +2,24 @@
 
 #[macro_use]
 mod common;
-use common::maps::{Mapping, flags_of, mappings};
-use common::memory::*;
-use common::{back, by_each_way, in_children, intact, maps_line, patterned, sealed_pattern};
-use flashfork_core::snapshot::{Error, Options, copies_back, discard, restore, snapshot};
-use flashfork_core::{Range, never_seal::Reason};
-use std::cell::Cell;
-use std::fs;
-use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use common::{
+	back, by_each_way, in_children, intact,
+	maps::{Mapping, flags_of, mappings},
+	maps_line,
+	memory::*,
+	patterned, sealed_pattern,
+};
+use flashfork_core::{
+	Range,
+	never_seal::Reason,
+	snapshot::{Error, Options, copies_back, discard, restore, snapshot},
+};
+use std::{
+	cell::Cell,
+	fs,
+	os::fd::AsRawFd,
+	sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
 
 const SEALED: Options = Options { seal: true, keep: &[], descriptors: &[], close_new: false };
 const COPIED: Options = Options { seal: false, ..SEALED };
@@ -194,8 +203,10 @@ fn registers_and_signal_mask_go_back() {
 #[test]
 fn named_offsets_go_back_and_new_descriptors_are_closed_on_request() {
 	in_child!(by_each_way());
-	use std::io::{Read, Seek};
-	use std::os::fd::IntoRawFd;
+	use std::{
+		io::{Read, Seek},
+		os::fd::IntoRawFd,
+	};
 	let mut file = fs::File::open("/proc/self/exe").unwrap();
 	file.seek(std::io::SeekFrom::Start(100)).unwrap();
 	let descriptors = [file.as_raw_fd()];

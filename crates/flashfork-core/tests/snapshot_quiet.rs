@@ -18,8 +18,11 @@ use memory::{
 	write,
 };
 use other::Other;
-use std::os::{fd::AsRawFd, unix::fs::OpenOptionsExt};
-use std::{fs, sync::atomic::Ordering::SeqCst};
+use std::{
+	fs,
+	os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
+	sync::atomic::Ordering::SeqCst,
+};
 
 /// Rounds before what a test is about, so that what is written each time is known.
 const QUIET: u64 = 8;

@@ -3,15 +3,21 @@
 
 #[macro_use]
 mod common;
-use common::memory::{
-	ANONYMOUS, BOTH, PAGE, advise, advised, are, file, map_over, move_break, page, read, set, unmap, write,
+use common::{
+	back, by_each_way, in_children, intact,
+	memory::{ANONYMOUS, BOTH, PAGE, advise, advised, are, file, map_over, move_break, page, read, set, unmap, write},
+	patterned, wait,
 };
-use common::{back, by_each_way, in_children, intact, patterned, wait};
-use flashfork_core::snapshot::{Error, Options, Step, restore, snapshot};
-use flashfork_core::{Range, never_seal::Reason};
+use flashfork_core::{
+	Range,
+	never_seal::Reason,
+	snapshot::{Error, Options, Step, restore, snapshot},
+};
 use libc::c_int;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{
+	ptr::null_mut,
+	sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
 
 const SEALED: Options = Options { seal: true, keep: &[], descriptors: &[], close_new: false };
 const HUGE: usize = 2 << 20;

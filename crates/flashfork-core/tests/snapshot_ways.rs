@@ -10,12 +10,16 @@ mod memory;
 #[path = "common/other.rs"]
 mod other;
 use child::{in_child, wait};
-use flashfork_core::Range;
-use flashfork_core::snapshot::{Options, Way, copies_back, go_back_by, restore, snapshot};
+use flashfork_core::{
+	Range,
+	snapshot::{Options, Way, copies_back, go_back_by, restore, snapshot},
+};
 use memory::{ANONYMOUS, BOTH, PAGE, cut, map, protect, set};
 use other::Other;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{
+	ptr::null_mut,
+	sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
 
 const NONE: i32 = libc::PROT_NONE;
 const READ: i32 = libc::PROT_READ;

@@ -1,7 +1,10 @@
 //! Disks: ext4 images made of a directory, by mkfs.ext4 (e2fsprogs), without root or a mount.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::{fs, path::Path};
+use std::{
+	fs,
+	os::unix::fs::{MetadataExt, PermissionsExt},
+	path::Path,
+};
 
 use tempfile::NamedTempFile;
 

@@ -1,7 +1,9 @@
 //! Why an image could not be made.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::{
+	io,
+	path::{Path, PathBuf},
+};
 
 /// An image that could not be made. The message is one line: what, why, and what to do.
 #[derive(Debug, thiserror::Error)]

@@ -1,10 +1,13 @@
 //! The guest that needs no image of the user's: Debian's cloud kernel and an initramfs with busybox,
 //! the modules for the monitor's devices, and the agent as its init.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{
+	fs,
+	hash::{DefaultHasher, Hash, Hasher},
+	os::unix::fs::PermissionsExt,
+	path::{Path, PathBuf},
+	time::{Duration, SystemTime},
+};
 
 use tempfile::Builder;
 

@@ -1,8 +1,11 @@
 //! Programs of the host that this crate and the lab call.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::{ffi::OsStr, io};
+use std::{
+	ffi::OsStr,
+	io,
+	path::{Path, PathBuf},
+	process::{Command, Output},
+};
 
 use crate::ImageError;
 

@@ -5,11 +5,16 @@
 //! `NativePRNG` keeps bytes of the kernel's, and seeds of `java.util.Random` and its like are any numbers. Generators
 //! that a program has made for itself (`new Random(42)`, `new SplittableRandom()`) are its own: they are left alone.
 
-use crate::tool::{EachObject, Tool};
-use crate::{classes::Classes, java::Java};
+use crate::{
+	classes::Classes,
+	java::Java,
+	tool::{EachObject, Tool},
+};
 use jni_sys::{jclass, jfieldID, jint, jlong, jmethodID, jobject};
-use std::collections::HashSet;
-use std::ffi::{CStr, c_void};
+use std::{
+	collections::HashSet,
+	ffi::{CStr, c_void},
+};
 
 /// Classes whose instances keep their state in arrays of bytes, and the fields for these.
 const STATES: [(&str, &[&CStr]); 5] = [

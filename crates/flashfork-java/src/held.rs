@@ -1,13 +1,19 @@
 //! Has no Java code run: all threads that may are suspended, and none of them has the state of a generator in its
 //! hands, or in a register.
 
-use crate::generators::{self, Generators};
-use crate::tool::{EachStart, HAS_ENDED, Thread, Tool, WAS_SUSPENDED};
-use crate::{classes::Classes, java::Java};
+use crate::{
+	classes::Classes,
+	generators::{self, Generators},
+	java::Java,
+	tool::{EachStart, HAS_ENDED, Thread, Tool, WAS_SUSPENDED},
+};
 use jni_sys::{jfieldID, jmethodID, jobject};
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::time::{Duration, Instant};
-use std::{collections::HashSet, ffi::c_void};
+use std::{
+	collections::HashSet,
+	ffi::c_void,
+	sync::atomic::{AtomicU32, Ordering::SeqCst},
+	time::{Duration, Instant},
+};
 
 /// How long a thread may have to do with a generator, and how often it is looked at least.
 const TURNS: u32 = 200;

@@ -4,8 +4,10 @@ use jni_sys::{
 	JNI_OK, JNI_VERSION_1_6, JNIEnv, JNINativeInterface__1_6, JavaVM, JavaVMAttachArgs, jclass, jfieldID, jint, jlong,
 	jmethodID, jobject, jsize, jvalue,
 };
-use std::ffi::{CStr, c_void};
-use std::ptr::null_mut;
+use std::{
+	ffi::{CStr, c_void},
+	ptr::null_mut,
+};
 
 /// The calling thread's environment.
 pub struct Java {

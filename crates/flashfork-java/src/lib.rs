@@ -23,9 +23,11 @@ use generators::Generators;
 use held::Held;
 use java::Java;
 use process::Process;
-use std::ffi::{CString, c_char, c_int, c_void};
-use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
+use std::{
+	ffi::{CString, c_char, c_int, c_void},
+	ptr::{null, null_mut},
+	sync::atomic::{AtomicPtr, Ordering::SeqCst},
+};
 use tool::Tool;
 
 /// The oldest that has what is looked for here.

@@ -2,8 +2,10 @@
 
 use crate::java::Java;
 use jni_sys::{JNIEnv, jclass, jobject};
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ptr::null_mut;
+use std::{
+	ffi::{CStr, c_char, c_int, c_void},
+	ptr::null_mut,
+};
 
 type Ready = unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char) -> c_int;
 

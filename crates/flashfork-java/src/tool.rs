@@ -3,8 +3,10 @@
 
 use crate::java::virtual_machine;
 use jni_sys::{JNI_OK, jclass, jint, jlong, jmethodID, jobject};
-use std::ffi::{CStr, c_char, c_uchar, c_void};
-use std::ptr::{null, null_mut};
+use std::{
+	ffi::{CStr, c_char, c_uchar, c_void},
+	ptr::{null, null_mut},
+};
 
 /// An environment of the interface, for the thread that has made it.
 pub struct Tool(*mut c_void);

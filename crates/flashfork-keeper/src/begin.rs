@@ -2,10 +2,15 @@
 
 use crate::{message, numbers::Numbers, process, serve::Keeper, told::Told, warm::Ready};
 use flashfork_warm::{Facts, Tell, WAITING, Word};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, listen, recv};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::{os::fd::AsFd, time::Instant};
+use rustix::{
+	io::Errno,
+	net::{RecvFlags, listen, recv},
+};
+use std::{
+	collections::{BTreeMap, BTreeSet, VecDeque},
+	os::fd::AsFd,
+	time::Instant,
+};
 
 /// Says that the template is ready, and waits until it has its name.
 pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {

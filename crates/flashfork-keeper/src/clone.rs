@@ -3,8 +3,13 @@
 use crate::{connection::Request, message, namespaces::Time};
 use flashfork_warm::{Order, PATH, Start, Step};
 use rustix::io::Errno;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::{fs::File, os::unix::ffi::OsStrExt, os::unix::fs::FileExt};
+use std::{
+	fs::File,
+	os::{
+		fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+		unix::{ffi::OsStrExt, fs::FileExt},
+	},
+};
 
 /// A namespace for a clone, made ahead.
 #[derive(Debug)]

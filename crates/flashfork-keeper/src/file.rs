@@ -1,8 +1,11 @@
 //! The files that the program was made of: there are no clones any more when one has changed since.
 
 use flashfork_warm::{Tell, Why};
-use std::path::{Path, PathBuf};
-use std::{collections::BTreeMap, os::unix::ffi::OsStrExt, os::unix::fs::MetadataExt};
+use std::{
+	collections::BTreeMap,
+	os::unix::{ffi::OsStrExt, fs::MetadataExt},
+	path::{Path, PathBuf},
+};
 
 /// What tells one content of a file from another.
 type Kept = (u64, u64, u64, i64, i64);

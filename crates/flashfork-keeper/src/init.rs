@@ -1,15 +1,25 @@
 //! The template's init: the first process of its namespace. It starts the program, makes namespaces for clones, and
 //! waits for everything that ends, clones among it: they are its children.
 
-use crate::notes::{Note, What};
-use crate::pool::{self, Space};
-use crate::{namespaces, process, told::Told};
+use crate::{
+	namespaces,
+	notes::{Note, What},
+	pool::{self, Space},
+	process,
+	told::Told,
+};
 use flashfork_core::environment::WARM;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use rustix::{
+	event::{PollFd, PollFlags, poll},
+	process::{Pid, PidfdFlags, pidfd_open},
+};
+use std::{
+	os::{
+		fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+		unix::process::CommandExt,
+	},
+	process::{Command, Stdio},
+};
 
 /// The variable by which the dynamic linker loads the shim.
 const PRELOAD: &str = "LD_PRELOAD";

@@ -2,11 +2,15 @@
 //!
 //! From then on it makes no clones, whatever becomes of the new one: they would listen nowhere.
 
-use crate::serve::{Keeper, facts};
-use crate::{message, moment};
+use crate::{
+	message, moment,
+	serve::{Keeper, facts},
+};
 use flashfork_warm::{Order, PORTS, Tell, Why};
-use std::collections::HashSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::{
+	collections::HashSet,
+	os::fd::{AsFd, OwnedFd},
+};
 
 /// How far it is with that.
 #[derive(Debug)]

@@ -1,13 +1,17 @@
 //! Messages with descriptors, on sockets of type `SOCK_SEQPACKET`.
 
-use rustix::io::{Errno, Result};
-use rustix::net::{
-	AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-	SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+use rustix::{
+	io::{Errno, Result},
+	net::{
+		AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+		SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+	},
 };
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::{
+	io::{IoSlice, IoSliceMut},
+	mem::MaybeUninit,
+	os::fd::{BorrowedFd, OwnedFd},
+};
 
 /// Most descriptors of a message.
 const MOST: usize = 16;

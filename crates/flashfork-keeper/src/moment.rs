@@ -1,10 +1,12 @@
 //! When a program is ready that doesn't say so itself.
 
 use regex::bytes::Regex;
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::{
+	collections::{HashMap, HashSet, VecDeque},
+	ffi::OsString,
+	path::{Path, PathBuf},
+	time::{Duration, Instant},
+};
 
 /// When it is.
 #[derive(Debug)]

@@ -1,8 +1,10 @@
 //! The namespaces that a template and its clones need, and in words what is missing where they can't be had.
 
 use crate::process::check;
-use std::fs::File;
-use std::io::{Error, Result, Write};
+use std::{
+	fs::File,
+	io::{Error, Result, Write},
+};
 
 /// What goes on without them.
 const STILL: &str = "; templates of programs with one thread (without --threads) need no namespaces";

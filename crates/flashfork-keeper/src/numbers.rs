@@ -6,9 +6,12 @@
 //! linked into other files would not be found.
 
 use flashfork_core::forkall::{Fit, Unfit, What};
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::{Path, PathBuf};
-use std::{collections::BTreeSet, io::Result};
+use std::{
+	collections::BTreeSet,
+	hash::{BuildHasher, Hasher, RandomState},
+	io::Result,
+	path::{Path, PathBuf},
+};
 
 /// Numbers for clones. What a clone starts has those above its own; namespaces of other clones know nothing of them. So
 /// clones begin far from each other: however many live at a time, what they start has different numbers until it is

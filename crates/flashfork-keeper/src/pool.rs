@@ -4,12 +4,17 @@
 //! The call of a function has a namespace of users, too, in which its processes are counted, and /tmp and /dev/shm of
 //! its own; and all that it has started ends with it.
 
-use crate::process::{self, check};
-use crate::{namespaces, told::Told};
+use crate::{
+	namespaces,
+	process::{self, check},
+	told::Told,
+};
 use flashfork_warm::ReadyAt;
-use std::fs::File;
-use std::io::{Error, Read, Result, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::{
+	fs::File,
+	io::{Error, Read, Result, Write},
+	os::fd::{AsFd, AsRawFd, OwnedFd},
+};
 
 /// A namespace, as the template's init has it.
 pub struct Space {

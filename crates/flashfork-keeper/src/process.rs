@@ -1,7 +1,9 @@
 //! Processes, by system calls that std lacks.
 
-use std::io::{Error, Result};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::{
+	io::{Error, Result},
+	os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+};
 
 /// Forks (`clone3(2)`), into new namespaces if these flags say so. `None` in the child. To be called in a process with
 /// one thread only.

@@ -1,8 +1,10 @@
 //! What a program prints while it is warmed, where lines of it tell that it is ready.
 
 use regex::bytes::Regex;
-use std::io::{Error, ErrorKind, PipeReader, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{
+	io::{Error, ErrorKind, PipeReader, Read, Write},
+	os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
 
 /// Passes one of its streams on to that of this process.
 pub struct Relay {

@@ -2,9 +2,12 @@
 //! up nobody could make them. Asked from outside, while it stands still.
 
 use flashfork_core::forkall::{Fit, Unfit, What};
-use std::fs::{metadata, read_link, read_to_string};
-use std::io::{Error, ErrorKind, Result};
-use std::{os::unix::fs::MetadataExt, path::PathBuf};
+use std::{
+	fs::{metadata, read_link, read_to_string},
+	io::{Error, ErrorKind, Result},
+	os::unix::fs::MetadataExt,
+	path::PathBuf,
+};
 
 /// Lines of /proc/PID/status (proc_pid_status(5)) that are the keeper's, too.
 const CREDENTIALS: [&str; 4] = ["Uid:", "Gid:", "Groups:", "NoNewPrivs:"];

@@ -1,21 +1,33 @@
 //! A template with threads waits for callers, and for the ends of its clones.
 
-use crate::begin::{self, MOST};
-use crate::clone::{Ordered, Space, has_arguments, order};
-use crate::connection::{Clone, Connection, Request};
-use crate::let_go::{self, LetGo};
-use crate::message::{self, Received};
 use crate::{
-	file::Files, namespaces::Time, notes::Note, numbers::Numbers, process, told::Told, variables, warm::Ready,
+	begin::{self, MOST},
+	clone::{Ordered, Space, has_arguments, order},
+	connection::{Clone, Connection, Request},
+	file::Files,
+	let_go::{self, LetGo},
+	message::{self, Received},
+	namespaces::Time,
+	notes::Note,
+	numbers::Numbers,
+	process,
+	told::Told,
+	variables,
+	warm::Ready,
 };
 use flashfork_warm::{Ask, DESCRIPTORS, Facts, LISTENERS, MOST_RUNNING, ReadyAt, Step, Tell, UNSEEN, Word};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{SocketFlags, accept_with};
-use rustix::{fs::AtFlags, io::Errno};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	fs::AtFlags,
+	io::Errno,
+	net::{SocketFlags, accept_with},
+};
+use std::{
+	collections::{BTreeMap, BTreeSet, VecDeque},
+	os::fd::{AsFd, OwnedFd},
+	process::ExitCode,
+	time::{Duration, Instant},
+};
 
 /// Namespaces that wait for a clone.
 const AHEAD: usize = 2;

@@ -1,11 +1,15 @@
 //! Standard output and standard error of a program. Where they are one open file, as on a terminal, nobody could tell
 //! of which of them a third descriptor is a copy, and its clones' may go to two places.
 
-use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use rustix::stdio::{stderr, stdout};
-use std::io::Result;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::{
+	fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat},
+	io::{Errno, fcntl_dupfd_cloexec},
+	stdio::{stderr, stdout},
+};
+use std::{
+	io::Result,
+	os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+};
 
 /// An open file for each, if they are one and can be opened again: a socket can't, and in a file one would write over
 /// what the other has written.

@@ -3,8 +3,10 @@
 
 use crate::moment::Moment;
 use flashfork_warm::ReadyAt;
-use std::ffi::OsString;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::{
+	ffi::OsString,
+	os::fd::{FromRawFd, OwnedFd, RawFd},
+};
 
 /// Where a descriptor is out of the program's way.
 const HIGH: RawFd = 100;

@@ -1,11 +1,15 @@
 //! Variables read at a program's start: whether a caller's are those that the template was started with.
 
 use crate::connection::Request;
-use flashfork_warm::variables::ALL;
-use flashfork_warm::{Start, Tell, Why};
-use std::ffi::{CStr, OsStr};
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::{fs::File, os::unix::ffi::OsStrExt};
+use flashfork_warm::{Start, Tell, Why, variables::ALL};
+use std::{
+	ffi::{CStr, OsStr},
+	fs::File,
+	os::unix::{
+		ffi::OsStrExt,
+		fs::{FileExt, MetadataExt},
+	},
+};
 
 /// What a caller is told in place of a clone, if they are others; where they can be read but once they are his clone's
 /// affair. This process has those of its program.

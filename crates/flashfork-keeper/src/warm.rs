@@ -1,18 +1,32 @@
 //! From the start of the program to the moment at which its threads stand still.
 
-use crate::init::{self, Passed};
-use crate::message::{self, Received};
-use crate::moment::{Moment, Watch};
-use crate::notes::{Note, What};
-use crate::{file::Files, namespaces, numbers, process, relay::Relay, rights, streams, told::Told};
-use flashfork_core::forkall::{Fit, Seized, Unfit, WORDS, What as Reason};
-use flashfork_core::{Errno, never_seal};
+use crate::{
+	file::Files,
+	init::{self, Passed},
+	message::{self, Received},
+	moment::{Moment, Watch},
+	namespaces,
+	notes::{Note, What},
+	numbers, process,
+	relay::Relay,
+	rights, streams,
+	told::Told,
+};
+use flashfork_core::{
+	Errno,
+	forkall::{Fit, Seized, Unfit, WORDS, What as Reason},
+	never_seal,
+};
 use flashfork_warm::{ADDRESSES, Order, PORTS, PREPARE, PREPARED, ReadyAt, Tell, Word};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::io::Error;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::time::{Duration, Instant};
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	process::{Pid, PidfdFlags, pidfd_open},
+};
+use std::{
+	io::Error,
+	os::fd::{AsFd, FromRawFd, OwnedFd},
+	time::{Duration, Instant},
+};
 
 /// How long a program that has let go of its descriptors may take to end.
 const TO_END: Duration = Duration::from_secs(1);

@@ -1,11 +1,13 @@
 //! Attends to a clone until it ends: its signals to it, its exit status from it.
 
-use crate::line::{Handed, Line};
-use crate::system::{self, call, into};
-use crate::{request::Asked, template};
+use crate::{
+	line::{Handed, Line},
+	request::Asked,
+	system::{self, call, into},
+	template,
+};
 use flashfork_warm::{Ask, Job, Step, Tell};
-use linux_raw_sys::general as sys;
-use linux_raw_sys::{net, prctl};
+use linux_raw_sys::{general as sys, net, prctl};
 use syscalls::{Errno, Sysno};
 
 /// After how long, in milliseconds, a template that has not made the clone yet is looked at: by the command proper.

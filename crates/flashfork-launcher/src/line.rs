@@ -1,8 +1,10 @@
 //! What this process was started with, and the command proper, which is started with the same.
 
 use crate::system::{self, Fd, call};
-use core::ffi::{CStr, c_char};
-use core::mem::MaybeUninit;
+use core::{
+	ffi::{CStr, c_char},
+	mem::MaybeUninit,
+};
 use linux_raw_sys::general as sys;
 use syscalls::{Errno, Sysno};
 

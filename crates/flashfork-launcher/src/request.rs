@@ -1,7 +1,11 @@
 //! Asks a template for a clone.
 
-use crate::system::{self, Fd, at, call};
-use crate::{caller, line::Line, template::Template};
+use crate::{
+	caller,
+	line::Line,
+	system::{self, Fd, at, call},
+	template::Template,
+};
 use core::mem::MaybeUninit;
 use flashfork_warm::{Ask, DESCRIPTORS, PASSED_ON, Start};
 use linux_raw_sys::{general as sys, net};

@@ -1,8 +1,10 @@
 //! Finds a template by its name, as `Directory` and `Link` of flashfork-templates do, which say what each step is for.
 //! One that they would have to say something about is none here.
 
-use crate::line::{Decimal, Line, Path};
-use crate::system::{self, Fd, at, call, into};
+use crate::{
+	line::{Decimal, Line, Path},
+	system::{self, Fd, at, call, into},
+};
 use linux_raw_sys::{general as sys, net};
 use syscalls::Sysno;
 

@@ -6,10 +6,13 @@
 
 use std::time::Duration;
 
-use crate::experiment::{Entry, Places, Start};
-use crate::record::{Document, Missing};
-use crate::{BenchError, Progress, Result};
-use crate::{deadline::Deadline, lock::MachineLock};
+use crate::{
+	BenchError, Progress, Result,
+	deadline::Deadline,
+	experiment::{Entry, Places, Start},
+	lock::MachineLock,
+	record::{Document, Missing},
+};
 
 /// How long a quick run and a full one may take: four minutes and forty, less what the report and the last children
 /// need.
@@ -131,8 +134,7 @@ impl Progress for Stage<'_> {
 #[cfg(test)]
 mod tests {
 	use super::*;
-	use crate::{Outcome, Silent};
-	use crate::{experiment::Nowhere, record::Record};
+	use crate::{Outcome, Silent, experiment::Nowhere, record::Record};
 
 	/// Wants to stop before anything is measured.
 	struct Stopped;

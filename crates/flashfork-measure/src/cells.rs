@@ -4,8 +4,10 @@ use std::fmt::Display;
 
 use flashfork_terminal::table::{render, time, time_range};
 
-use crate::record::Record;
-use crate::stats::{Summary, quantile_of};
+use crate::{
+	record::Record,
+	stats::{Summary, quantile_of},
+};
 
 /// A table; nothing without rows. `headers` are those of columns of text, a double bar, and those of figures, with bars
 /// between them: "size | method || time | memory".

@@ -9,10 +9,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::host::HostCard;
-use crate::record::{Document, Record, Values};
-use crate::stats::{RankTest, Ratio, Rounds, holm, median, rank_test, ratio_of_medians, smallest_p};
-use crate::{BenchError, Result};
+use crate::{
+	BenchError, Result,
+	host::HostCard,
+	record::{Document, Record, Values},
+	stats::{RankTest, Ratio, Rounds, holm, median, rank_test, ratio_of_medians, smallest_p},
+};
 
 /// Differences of medians up to this share are of no consequence, significant or not.
 const NEGLIGIBLE: f64 = 0.03;

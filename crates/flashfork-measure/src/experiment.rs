@@ -3,8 +3,10 @@
 
 use std::path::PathBuf;
 
-use crate::{Outcome, Progress, Result, warnings};
-use crate::{host::HostCard, lock::MachineLock, record::Document, run::Run, worker::Registered};
+use crate::{
+	Outcome, Progress, Result, host::HostCard, lock::MachineLock, record::Document, run::Run, warnings,
+	worker::Registered,
+};
 use clap::{ArgMatches, Command};
 
 /// An experiment. The type that implements it is that of its options, with what `clap` needs to parse them.
@@ -162,8 +164,10 @@ pub fn page(document: &Document, parts: impl IntoIterator<Item = String>) -> Str
 #[cfg(test)]
 mod tests {
 	use super::*;
-	use crate::BenchError;
-	use crate::run::{INTERRUPTED, Row};
+	use crate::{
+		BenchError,
+		run::{INTERRUPTED, Row},
+	};
 	use serde_json::json;
 
 	fn measured(records: usize, error: Option<BenchError>) -> Result<Outcome> {

@@ -1,16 +1,18 @@
 //! One experiment at a time on a machine: `flock(2)` on a file that every user can open.
 
-use std::fs::{File, OpenOptions, Permissions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::rc::{Rc, Weak};
-use std::time::{Duration, Instant};
-use std::{cell::RefCell, io};
+use std::{
+	cell::RefCell,
+	fs::{File, OpenOptions, Permissions},
+	io,
+	os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
+	path::{Path, PathBuf},
+	rc::{Rc, Weak},
+	time::{Duration, Instant},
+};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use crate::error::if_denied;
-use crate::{BenchError, Progress, Result};
+use crate::{BenchError, Progress, Result, error::if_denied};
 
 const NAME: &str = "flashfork-bench.lock";
 const RETRY: Duration = Duration::from_millis(50);
@@ -117,8 +119,11 @@ fn still_there(file: &File, path: &Path) -> bool {
 mod tests {
 	use super::*;
 	use crate::Silent;
-	use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-	use std::sync::{Arc, mpsc};
+	use std::sync::{
+		Arc,
+		atomic::{AtomicBool, Ordering::SeqCst},
+		mpsc,
+	};
 
 	/// Counts what it is told, and passes that on; wants to stop when it has been told something.
 	#[derive(Default)]

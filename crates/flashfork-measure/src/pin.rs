@@ -2,8 +2,7 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::Result;
-use crate::error::OrCant;
+use crate::{Result, error::OrCant};
 
 /// The CPUs this thread may run on, ascending. `sched_getaffinity(2)`.
 pub fn allowed_cpus() -> Result<Vec<usize>> {

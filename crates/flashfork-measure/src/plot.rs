@@ -8,10 +8,14 @@ pub use labels::apart;
 
 use std::{error::Error, ops::Range};
 
-use plotters::coord::Shift;
-use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::{
+	coord::{
+		Shift,
+		ranged1d::{DefaultFormatting, KeyPointHint, Ranged},
+	},
+	prelude::*,
+	style::text_anchor::{HPos, Pos, VPos},
+};
 
 /// A colour with a meaning: the page shows each as it fits its background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,17 +8,23 @@ mod packed;
 pub use cell::{sort_names, words};
 pub use digits::kept;
 
-use std::io::{BufRead, BufReader, BufWriter, Read, Write};
-use std::{collections::BTreeMap, fs::File, path::Path};
+use std::{
+	collections::BTreeMap,
+	fs::File,
+	io::{BufRead, BufReader, BufWriter, Read, Write},
+	path::Path,
+};
 
 use lzma_rust2::{LzipOptions, LzipReader, LzipWriter, LzmaOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::host::HostCard;
-use crate::sampling::{Ended, Series};
-use crate::stats::{Ratio, Rounds, Summary, ratio_of_medians};
-use crate::{BenchError, OrCant, Result};
+use crate::{
+	BenchError, OrCant, Result,
+	host::HostCard,
+	sampling::{Ended, Series},
+	stats::{Ratio, Rounds, Summary, ratio_of_medians},
+};
 
 /// The schema this version writes and reads.
 pub const SCHEMA: &str = "flashfork.bench/2";

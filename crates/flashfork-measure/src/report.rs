@@ -7,8 +7,7 @@ mod page;
 
 use std::{fs, io::Write, path::Path};
 
-use crate::{OrCant, Result};
-use crate::{host::HostCard, record::Document};
+use crate::{OrCant, Result, host::HostCard, record::Document};
 
 /// A figure.
 #[derive(Debug, Clone)]

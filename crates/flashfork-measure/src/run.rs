@@ -2,10 +2,14 @@
 
 use serde_json::Value;
 
-use crate::record::{self, Document, Missing, Record, Values};
-use crate::sampling::{Effort, Sampled, Visit, sample};
-use crate::{BenchError, Deadline, Outcome, Progress, Result};
-use crate::{experiment::Places, host::HostCard, stats::Rounds};
+use crate::{
+	BenchError, Deadline, Outcome, Progress, Result,
+	experiment::Places,
+	host::HostCard,
+	record::{self, Document, Missing, Record, Values},
+	sampling::{Effort, Sampled, Visit, sample},
+	stats::Rounds,
+};
 
 /// What is left out for want of time says so.
 pub const NO_TIME: &str = "time was up before it began";

@@ -7,12 +7,17 @@
 //!
 //! [`order`]: crate::order
 
-use std::ops::RangeInclusive;
-use std::time::{Duration, Instant};
+use std::{
+	ops::RangeInclusive,
+	time::{Duration, Instant},
+};
 
-use crate::stats::{Rounds, median, median_interval};
-use crate::{Progress, Result};
-use crate::{deadline::Deadline, order::shuffled_round};
+use crate::{
+	Progress, Result,
+	deadline::Deadline,
+	order::shuffled_round,
+	stats::{Rounds, median, median_interval},
+};
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,9 +1,13 @@
 //! Figures the project promises, checked against what was measured: shown, never asserted.
 
-use crate::cells;
-use crate::stats::{Interval, Ratio};
-use flashfork_terminal::size::show;
-use flashfork_terminal::table::{self, three_figures};
+use crate::{
+	cells,
+	stats::{Interval, Ratio},
+};
+use flashfork_terminal::{
+	size::show,
+	table::{self, three_figures},
+};
 
 /// A bound promised in the specification.
 #[derive(Debug, Clone, Copy, PartialEq)]

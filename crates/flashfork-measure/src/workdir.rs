@@ -4,13 +4,16 @@
 //! signals, and nobody catches SIGKILL, so a small shell stands by: it waits for this process's end of a pipe to close,
 //! which the kernel does whatever happens, and then removes the directory.
 
-use std::process::{Child, Command, Stdio};
-use std::{io, os::unix::process::CommandExt, path::Path};
+use std::{
+	io,
+	os::unix::process::CommandExt,
+	path::Path,
+	process::{Child, Command, Stdio},
+};
 
 use tempfile::TempDir;
 
-use crate::error::if_denied;
-use crate::{BenchError, Result};
+use crate::{BenchError, Result, error::if_denied};
 
 /// Reads until the pipe is closed, then removes the directory. Several attempts, because a process that is being killed
 /// at the same moment may still be writing there.

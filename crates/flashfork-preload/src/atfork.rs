@@ -2,9 +2,11 @@
 //! `fork`.
 
 use crate::next::Next;
-use core::ffi::{c_int, c_void};
-use core::mem::{MaybeUninit, transmute};
-use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use core::{
+	ffi::{c_int, c_void},
+	mem::{MaybeUninit, transmute},
+	sync::atomic::{AtomicUsize, Ordering::SeqCst},
+};
 
 type Handler = unsafe extern "C" fn();
 type Register = unsafe extern "C" fn(Option<Handler>, Option<Handler>, Option<Handler>, *mut c_void) -> c_int;

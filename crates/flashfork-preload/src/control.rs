@@ -2,8 +2,7 @@
 
 use crate::warm::Hook;
 use core::ffi::{c_char, c_int, c_void};
-use flashfork_core::stats;
-use flashfork_core::{Pages, Range};
+use flashfork_core::{Pages, Range, stats};
 
 /// Seals now. Returns 0, or -1 when the process was refused or a system call failed.
 #[unsafe(no_mangle)]

@@ -2,11 +2,14 @@
 
 use crate::warm::environ;
 use core::{cell::UnsafeCell, ffi::CStr};
-use flashfork_core::environment::{ENGINE, STATS, THREADS, TRUST};
-use flashfork_core::fork::{Engine, configure};
-use flashfork_core::stats::{self, Stats};
-use flashfork_core::threads::{self, Threads};
-use flashfork_core::{odf::Unavailable, system_call};
+use flashfork_core::{
+	environment::{ENGINE, STATS, THREADS, TRUST},
+	fork::{Engine, configure},
+	odf::Unavailable,
+	stats::{self, Stats},
+	system_call,
+	threads::{self, Threads},
+};
 use syscalls::Sysno;
 
 /// The descriptors on which an AFL fork server talks (AFL++ config.h, `FORKSRV_FD`).

@@ -4,8 +4,10 @@
 //! `execl` and its kin, whose arguments are counted by nobody, are not among them, and neither are system calls made by
 //! number.
 
-use crate::next::{known_when_loaded, nothing_found};
-use crate::warm::follow;
+use crate::{
+	next::{known_when_loaded, nothing_found},
+	warm::follow,
+};
 use core::ffi::{c_char, c_int, c_void};
 use flashfork_core::threads;
 

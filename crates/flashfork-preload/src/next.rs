@@ -1,8 +1,10 @@
 //! Functions of the objects behind this one, libc's or another shim's.
 
-use core::ffi::{CStr, c_int, c_void};
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use core::{
+	ffi::{CStr, c_int, c_void},
+	ptr::null_mut,
+	sync::atomic::{AtomicPtr, Ordering::Relaxed},
+};
 use flashfork_core::Errno;
 
 /// A function by its name.

@@ -2,8 +2,10 @@
 //! (`forkall/generators.rs` of the core).
 
 use crate::next::known_when_loaded;
-use core::ffi::c_void;
-use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
+use core::{
+	ffi::c_void,
+	sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed},
+};
 use flashfork_core::forkall::Code;
 
 known_when_loaded!(GETPID: c"getpid");

@@ -5,8 +5,10 @@
 //! ([`flashfork_core::answers::sandbox`]): a clone that goes into a sandbox keeps what it was cloned for.
 
 use crate::next::known_when_loaded;
-use core::ffi::{c_int, c_ulong, c_void};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::{
+	ffi::{c_int, c_ulong, c_void},
+	sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 use flashfork_core::{Errno, answers::sandbox};
 use syscalls::Sysno;
 

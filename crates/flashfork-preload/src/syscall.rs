@@ -5,10 +5,15 @@
 //! returns twice through the same frame.
 
 use crate::sandbox;
-use core::ffi::{c_long, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
-use flashfork_core::answers::{pipes, rings};
-use flashfork_core::{Errno, restartable, system_call};
+use core::{
+	ffi::{c_long, c_void},
+	sync::atomic::{AtomicPtr, Ordering::Relaxed},
+};
+use flashfork_core::{
+	Errno,
+	answers::{pipes, rings},
+	restartable, system_call,
+};
 use syscalls::Sysno;
 
 /// libc's own; until it is known the call itself.

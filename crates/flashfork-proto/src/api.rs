@@ -11,8 +11,10 @@ pub use flashfork_warm::{LONGEST_NAME, NAME_RULE, is_name};
 
 use serde::{Deserialize, Serialize};
 
-use crate::shape::Shape;
-use crate::shell::{ClaimTimes, Pause};
+use crate::{
+	shape::Shape,
+	shell::{ClaimTimes, Pause},
+};
 
 /// Version of this interface: the first part of every path.
 pub const VERSION: u32 = 1;

@@ -1,8 +1,10 @@
 //! Packets with descriptors over a real socket.
 
-use std::fs::File;
-use std::io::{Read, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::{
+	fs::File,
+	io::{Read, Seek, Write},
+	os::fd::{AsFd, AsRawFd, OwnedFd},
+};
 
 use flashfork_proto::shell::{Channel, ChannelError, FromShell, MAX_DESCRIPTORS, MAX_MESSAGE, ToShell};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};

@@ -4,11 +4,13 @@
 mod any;
 
 use any::any;
-use flashfork_proto::agent::{MAX_FRAME, Reply, Request};
-use flashfork_proto::frame;
-use flashfork_proto::function::Said;
-use flashfork_proto::shell::{FromShell, Renewal, ToShell};
-use flashfork_proto::signal::{Access, Device, Forked, MAX_PAYLOAD, Signal};
+use flashfork_proto::{
+	agent::{MAX_FRAME, Reply, Request},
+	frame,
+	function::Said,
+	shell::{FromShell, Renewal, ToShell},
+	signal::{Access, Device, Forked, MAX_PAYLOAD, Signal},
+};
 use proptest::prelude::{prop, prop_assert, prop_assert_eq, proptest};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Debug;

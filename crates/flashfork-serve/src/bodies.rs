@@ -2,14 +2,17 @@
 //! together.
 
 use crate::error::{ApiError, Result};
-use axum::body::{Body, Bytes, HttpBody, to_bytes};
-use axum::http::{HeaderMap, header};
-use axum::response::Response;
+use axum::{
+	body::{Body, Bytes, HttpBody, to_bytes},
+	http::{HeaderMap, header},
+	response::Response,
+};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use std::{sync::Arc, time::Duration};
+use tokio::{
+	sync::{OwnedSemaphorePermit, Semaphore},
+	time::timeout,
+};
 
 /// How long a client may take to send a request's head, and again its body; read nothing of its answer; and wait for
 /// memory.

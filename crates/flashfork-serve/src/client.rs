@@ -1,22 +1,26 @@
 //! The commands that ask a server for something.
 
-use crate::bodies::MOST_PACKAGE;
-use crate::store::pack;
-use crate::{keys, tls};
-use axum::body::{Body, Bytes, to_bytes};
-use axum::http::request::{Builder, Request};
-use axum::http::response::Response;
-use axum::http::uri::Authority;
+use crate::{bodies::MOST_PACKAGE, keys, store::pack, tls};
+use axum::{
+	body::{Body, Bytes, to_bytes},
+	http::{
+		request::{Builder, Request},
+		response::Response,
+		uri::Authority,
+	},
+};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use flashfork_terminal::{CliError, output};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::{
+	collections::BTreeMap,
+	io::{ErrorKind, Write},
+	path::PathBuf,
+	process::ExitCode,
+	time::{Duration, Instant},
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Where the server is.

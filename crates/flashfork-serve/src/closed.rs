@@ -2,11 +2,12 @@
 
 use flashfork_terminal::CliError;
 use rustix::process::geteuid;
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::{
+	fs::File,
+	io::Read,
+	os::{fd::AsRawFd, unix::fs::MetadataExt},
+	path::Path,
+};
 
 /// Reads one that nobody else can read. Functions run as the server's user, and see all but its directory: there it has
 /// to be, unless root starts the server, which becomes another user afterwards. Who runs no functions has no `state`.

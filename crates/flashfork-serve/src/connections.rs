@@ -2,18 +2,20 @@
 //! asks for them (`warm/source.rs` of flashfork-preload).
 
 use crate::runtime::{self, Line};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use rustix::net::sockopt::set_socket_linger;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use std::io::{IoSlice, Result};
-use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::io::AsyncReadExt;
-use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg, sockopt::set_socket_linger};
+use std::{
+	io::{IoSlice, Result},
+	net::TcpListener,
+	os::fd::{AsFd, OwnedFd},
+	sync::Arc,
+	time::Duration,
+};
+use tokio::{
+	io::AsyncReadExt,
+	net::{TcpStream, UnixStream},
+	time::timeout,
+};
 
 /// Most that are open at a time; more are refused after a while.
 const MOST: usize = 32;

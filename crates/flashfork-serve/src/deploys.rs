@@ -2,8 +2,10 @@
 //! others don't wait while a function is warmed, which may take long.
 
 use crate::locked;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::{
+	collections::BTreeMap,
+	sync::{Arc, Mutex},
+};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 #[derive(Default)]

@@ -1,8 +1,10 @@
 //! What a request fails with, as AWS Lambda says it.
 
-use axum::Json;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::{
+	Json,
+	http::{HeaderValue, StatusCode, header},
+	response::{IntoResponse, Response},
+};
 use serde_json::json;
 use std::fmt::Display;
 

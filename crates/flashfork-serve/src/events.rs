@@ -3,15 +3,19 @@
 //! A file of lines, to which is only added: events, and results. It is written anew, without what is over, at each
 //! start, and when that is most of it.
 
-use crate::error::{ApiError, Result};
-use crate::locked;
-use crate::store::write;
+use crate::{
+	error::{ApiError, Result},
+	locked,
+	store::write,
+};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::{
+	collections::{BTreeMap, VecDeque},
+	fs::File,
+	io::Write,
+	path::{Path, PathBuf},
+	sync::Mutex,
+};
 use tracing::error;
 
 /// Most that wait, and most results that are kept; and how many bytes all of either may have.

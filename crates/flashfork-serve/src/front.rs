@@ -1,34 +1,41 @@
 //! What clients speak: AWS Lambda's Invoke API, as much of its other API as deploying takes, and functions' logs.
 
-use crate::bodies::{Bodies, MOST, MOST_EVENT, MOST_PACKAGE};
-use crate::cluster::{Call, Cluster, Start};
-use crate::deploys::Deploys;
-use crate::error::{ApiError, Result};
-use crate::events::{ATTEMPTS, Ended, Event, Events};
-use crate::keys::{Keys, Right};
-use crate::pool::{Function, Functions, Outcome, Pool, TAIL, uuid};
-use crate::store::{self, Config, Store};
-use crate::{listen, locked};
-use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, Extension, Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts, uri::Authority};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use crate::{
+	bodies::{Bodies, MOST, MOST_EVENT, MOST_PACKAGE},
+	cluster::{Call, Cluster, Start},
+	deploys::Deploys,
+	error::{ApiError, Result},
+	events::{ATTEMPTS, Ended, Event, Events},
+	keys::{Keys, Right},
+	listen, locked,
+	pool::{Function, Functions, Outcome, Pool, TAIL, uuid},
+	store::{self, Config, Store},
+};
+use axum::{
+	Json, Router,
+	body::{Body, Bytes},
+	extract::{DefaultBodyLimit, Extension, Path, Request, State},
+	http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts, uri::Authority},
+	middleware::{self, Next},
+	response::{IntoResponse, Response},
+	routing::{get, post},
+};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use flashfork_terminal::CliError;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit};
-use tokio::time::sleep;
+use std::{
+	collections::BTreeMap,
+	net::Ipv4Addr,
+	sync::{Arc, Mutex, atomic::AtomicUsize},
+	time::Duration,
+};
+use tokio::{
+	net::TcpListener,
+	sync::{Mutex as AsyncMutex, OwnedSemaphorePermit},
+	time::sleep,
+};
 use tokio_rustls::TlsAcceptor;
 use tracing::{Instrument, debug_span, error};
 

@@ -6,12 +6,16 @@
 
 use crate::locked;
 use flashfork_cgroup::{Cgroups, write};
-use std::fs::{File, create_dir, read_to_string, remove_dir};
-use std::io::{Error, ErrorKind, Result};
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::{
+	fs::{File, create_dir, read_to_string, remove_dir},
+	io::{Error, ErrorKind, Result},
+	os::fd::OwnedFd,
+	path::{Path, PathBuf},
+	sync::{
+		Arc, Mutex,
+		atomic::{AtomicU64, Ordering::Relaxed},
+	},
+};
 
 /// Bytes that a call may have in /tmp, as with AWS, beside its memory.
 const TEMPORARY: u64 = 512 << 20;

@@ -1,16 +1,21 @@
 //! A clone of a function's, over the calls that it takes.
 
-use crate::machine;
-use crate::process;
-use crate::runtime::{Answer, Call, Line};
-use crate::usage;
-use std::io::{ErrorKind, PipeReader, Result};
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::net::unix::pipe::Receiver;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{sleep_until, timeout};
+use crate::{
+	machine, process,
+	runtime::{Answer, Call, Line},
+	usage,
+};
+use std::{
+	io::{ErrorKind, PipeReader, Result},
+	pin::{Pin, pin},
+	sync::Arc,
+	time::{Duration, Instant},
+};
+use tokio::{
+	net::unix::pipe::Receiver,
+	sync::OwnedSemaphorePermit,
+	time::{sleep_until, timeout},
+};
 
 /// Most bytes of a call's log.
 const CALL_LOG: usize = 64 << 10;

@@ -2,17 +2,20 @@
 //!
 //! [Signature Version 4](https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html).
 
-use crate::error::{ApiError, Result};
-use crate::store::is_plain;
-use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue};
+use crate::{
+	error::{ApiError, Result},
+	store::is_plain,
+};
+use axum::http::{HeaderName, HeaderValue, request::Parts};
 use flashfork_terminal::CliError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode};
 use ring::{digest, hmac};
 use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::{
+	collections::BTreeMap,
+	path::Path,
+	time::{Duration, SystemTime},
+};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const DATE: &str = "x-amz-date";

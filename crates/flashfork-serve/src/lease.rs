@@ -1,10 +1,12 @@
 //! Directories of packages that somebody still works in: they go when nobody does any more.
 
 use crate::locked;
-use std::collections::BTreeMap;
-use std::fs::remove_dir_all;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::{
+	collections::BTreeMap,
+	fs::remove_dir_all,
+	path::{Path, PathBuf},
+	sync::{Arc, Mutex},
+};
 use tracing::info;
 
 /// Those in use: by how many, and whether they are to go then.

@@ -3,14 +3,17 @@
 use crate::bodies::PATIENCE;
 use axum::Router;
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use hyper_util::{
+	rt::{TokioIo, TokioTimer},
+	service::TowerToHyperService,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+	io::{AsyncRead, AsyncWrite},
+	net::TcpListener,
+	sync::{Semaphore, watch},
+	time::{sleep, timeout},
+};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 

@@ -3,10 +3,7 @@
 use flashfork_proto::printable;
 use std::fmt::Display;
 use tokio::runtime::Handle;
-use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, Registry};
+use tracing_subscriber::{Layer, Registry, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// Most bytes of a function's own words in a line.
 const WORDS: usize = 1 << 10;

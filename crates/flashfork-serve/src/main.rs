@@ -36,9 +36,11 @@ mod watches;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use flashfork_terminal::{help, output};
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+	path::PathBuf,
+	process::ExitCode,
+	sync::{Mutex, MutexGuard, PoisonError},
+};
 
 /// The argument of a warden, which is this program.
 const WARDEN: &str = "warden of a function";

@@ -1,13 +1,17 @@
 //! What the server counts, in Prometheus' terms.
 
 use crate::pool::Pool;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, text};
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::{
+	encoding::{EncodeLabelSet, EncodeLabelValue, text},
+	metrics::{
+		counter::Counter,
+		family::Family,
+		gauge::Gauge,
+		histogram::{Histogram, exponential_buckets},
+		info::Info,
+	},
+	registry::{Registry, Unit},
+};
 use std::time::{Duration, Instant};
 use tracing::info;
 

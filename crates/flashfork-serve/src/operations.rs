@@ -1,15 +1,18 @@
 //! What whoever runs the server asks, at an address of its own: what it has counted, whether it answers, and whether
 //! it is ready for calls.
 
-use crate::error::{ApiError, Result};
-use crate::front::Server;
-use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
-use axum::routing::get;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use crate::{
+	error::{ApiError, Result},
+	front::Server,
+};
+use axum::{
+	Router,
+	extract::State,
+	http::{StatusCode, header},
+	response::IntoResponse,
+	routing::get,
+};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// What it asks, without a key.
 pub fn router(server: Arc<Server>) -> Router {

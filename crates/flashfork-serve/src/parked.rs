@@ -2,12 +2,12 @@
 //! them again, those that have been used. They are not frozen: that would take time of each call's, and can't be done
 //! to all processes of one at once.
 
-use crate::instance::Instance;
-use crate::locked;
-use crate::usage;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use crate::{instance::Instance, locked, usage};
+use std::{
+	collections::BTreeMap,
+	sync::{Arc, Mutex, Weak},
+	time::{Duration, Instant},
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tracing::info;
 

@@ -1,38 +1,46 @@
 //! Functions with their templates, and calls of them, each in a clone of its own.
 
-use crate::bodies::MOST;
-use crate::connections::Source;
-use crate::error::{ApiError, Result};
-use crate::groups::{Group, Groups};
-use crate::instance::{Body, Instance, TIMED_OUT};
-use crate::lease::Lease;
-use crate::locked;
-use crate::log;
-use crate::machine::{self, Machines};
-use crate::metrics::{End, Metrics};
-use crate::parked::Parked;
-use crate::process::Running;
-use crate::programs::Programs;
-use crate::runtime::{Answer, Call};
-use crate::store::Config;
-use crate::usage;
-use crate::warden::{self, NAME, Order, Told};
-use axum::body::Bytes;
-use axum::http::HeaderValue;
+use crate::{
+	bodies::MOST,
+	connections::Source,
+	error::{ApiError, Result},
+	groups::{Group, Groups},
+	instance::{Body, Instance, TIMED_OUT},
+	lease::Lease,
+	locked, log,
+	machine::{self, Machines},
+	metrics::{End, Metrics},
+	parked::Parked,
+	process::Running,
+	programs::Programs,
+	runtime::{Answer, Call},
+	store::Config,
+	usage,
+	warden::{self, NAME, Order, Told},
+};
+use axum::{body::Bytes, http::HeaderValue};
 use flashfork_templates::{Clone as Process, Directory, Error as TemplateError, Template};
 use ring::rand::{SecureRandom, SystemRandom};
-use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::PathBuf;
-use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use rustix::{
+	fs::{Mode, OFlags},
+	process::{Pid, PidfdFlags, pidfd_open},
+};
+use std::{
+	collections::{BTreeMap, VecDeque},
+	os::fd::{AsFd, AsRawFd, OwnedFd},
+	path::PathBuf,
+	process::Stdio,
+	sync::{
+		Arc, Mutex,
+		atomic::{AtomicBool, Ordering::Relaxed},
+	},
+	time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use tokio::{
+	io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+	sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore},
+	time::timeout,
+};
 use tracing::{Instrument, debug_span, error, info};
 
 /// How long a function may take to be warmed, and wait for its turn before.

@@ -1,19 +1,24 @@
 //! A process that takes calls: a clone of a warmed one, with all that it starts.
 
-use crate::groups::Group;
-use crate::usage;
+use crate::{groups::Group, usage};
 use flashfork_templates::Clone;
 use rustix::process::{Signal, pidfd_send_signal};
-use std::io::{Error, Result};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::io::unix::AsyncFd;
-use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{sleep, timeout};
+use std::{
+	io::{Error, Result},
+	os::{
+		fd::{AsFd, OwnedFd},
+		unix::process::ExitStatusExt,
+	},
+	process::ExitStatus,
+	sync::Arc,
+	time::{Duration, Instant},
+};
+use tokio::{
+	io::unix::AsyncFd,
+	runtime::Handle,
+	sync::OwnedSemaphorePermit,
+	time::{sleep, timeout},
+};
 use tracing::warn;
 
 /// How often it is looked at whether all of one has ended.

@@ -1,11 +1,15 @@
 //! The programs in which functions run.
 
-use crate::error::{ApiError, Result};
-use crate::store::{Config, Language};
+use crate::{
+	error::{ApiError, Result},
+	store::{Config, Language},
+};
 use flashfork_proto::function::BOOTSTRAP;
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::{
+	ffi::OsString,
+	path::{Path, PathBuf},
+};
 
 /// Where they are, as the server was told. They are looked for when a function needs one.
 pub struct Programs {

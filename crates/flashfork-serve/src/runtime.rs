@@ -1,23 +1,26 @@
 //! Lambda's Runtime API, as a clone has it, on a connection that is its own.
 
-use crate::bodies::MOST;
-use crate::listen::MOST_HEAD;
-use crate::locked;
-use axum::Json;
-use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
-use axum::response::{IntoResponse, Response};
+use crate::{bodies::MOST, listen::MOST_HEAD, locked};
+use axum::{
+	Json,
+	body::{Body, Bytes},
+	http::{HeaderMap, HeaderValue, Method, Request, StatusCode},
+	response::{IntoResponse, Response},
+};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
-use std::convert::Infallible;
-use std::error::Error;
-use std::sync::{Arc, Mutex};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Notify, oneshot, watch};
+use std::{
+	convert::Infallible,
+	error::Error,
+	sync::{Arc, Mutex},
+};
+use tokio::{
+	io::{AsyncRead, AsyncWrite},
+	sync::{Notify, oneshot, watch},
+};
 
 const ROOT: &str = "/2018-06-01/runtime/";
 

@@ -1,31 +1,38 @@
 //! `flashfork serve`: what it stands on, and its start.
 
-use crate::closed;
-use crate::cluster::{self, NodeArgs, Start};
-use crate::events::Events;
-use crate::front::{self, Server};
-use crate::groups::Groups;
-use crate::keys::Keys;
-use crate::machine::MachineArgs;
-use crate::pool::{Function, Pool};
-use crate::programs::Programs;
-use crate::store::Store;
-use crate::{listen, log, operations, systemd, tls, watches};
+use crate::{
+	closed,
+	cluster::{self, NodeArgs, Start},
+	events::Events,
+	front::{self, Server},
+	groups::Groups,
+	keys::Keys,
+	listen, log,
+	machine::MachineArgs,
+	operations,
+	pool::{Function, Pool},
+	programs::Programs,
+	store::Store,
+	systemd, tls, watches,
+};
 use flashfork_cgroup::Cgroups;
 use flashfork_terminal::{CliError, output, places};
 use futures_util::{StreamExt, stream};
-use rustix::fs::FlockOperation;
-use rustix::process::{DumpableBehavior, Resource, getrlimit, setrlimit};
-use std::ffi::CString;
-use std::fs::{self, File};
-use std::future::pending;
-use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use rustix::{
+	fs::FlockOperation,
+	process::{DumpableBehavior, Resource, getrlimit, setrlimit},
+};
+use std::{
+	ffi::CString,
+	fs::{self, File},
+	future::pending,
+	net::SocketAddr,
+	os::unix::fs::DirBuilderExt,
+	path::{Path, PathBuf},
+	process::ExitCode,
+	sync::{Arc, atomic::Ordering::Relaxed},
+	time::Duration,
+};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tracing::info;

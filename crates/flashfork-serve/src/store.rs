@@ -1,18 +1,22 @@
 //! Functions on disk: `functions/OWNER:NAME` is a configuration, and `code/OWNER:NAME/ID` has the files of its package.
 
-use crate::error::{ApiError, Result};
-use crate::lease::{Lease, Leases};
-use crate::pool::uuid;
+use crate::{
+	error::{ApiError, Result},
+	lease::{Lease, Leases},
+	pool::uuid,
+};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use flashfork_proto::function::BOOTSTRAP;
 use ring::digest;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
-use std::fs::{self, File};
-use std::io::{Cursor, ErrorKind, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Component, Path, PathBuf};
+use std::{
+	collections::{BTreeMap, BTreeSet},
+	fmt::Display,
+	fs::{self, File},
+	io::{Cursor, ErrorKind, Read, Write},
+	os::unix::fs::{OpenOptionsExt, PermissionsExt},
+	path::{Component, Path, PathBuf},
+};
 
 /// Most bytes of a function's files, unpacked, and most files and directories: those of AWS, and enough.
 const MOST_BYTES: u64 = 250 << 20;

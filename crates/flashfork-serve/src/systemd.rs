@@ -3,8 +3,10 @@
 
 use flashfork_terminal::CliError;
 use sd_notify::NotifyState;
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::{
+	net::{SocketAddr, TcpListener},
+	os::fd::{FromRawFd, OwnedFd},
+};
 
 /// The socket that systemd has opened for this process (`sd_listen_fds(3)`), if it has, which must be the one that was
 /// asked for.

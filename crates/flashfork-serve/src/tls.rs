@@ -1,13 +1,15 @@
 //! TLS, of the server and of the commands that ask it.
 
 use flashfork_terminal::CliError;
-use std::fmt::Display;
-use std::path::Path;
-use std::sync::Arc;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use std::{fmt::Display, path::Path, sync::Arc};
+use tokio_rustls::{
+	TlsAcceptor, TlsConnector,
+	rustls::{
+		ClientConfig, RootCertStore, ServerConfig,
+		pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+		server::WebPkiClientVerifier,
+	},
+};
 
 type Result<T> = std::result::Result<T, CliError>;
 

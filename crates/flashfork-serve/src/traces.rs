@@ -3,20 +3,15 @@
 
 use axum::http::HeaderMap;
 use hyper::body::Bytes;
-use opentelemetry::propagation::TextMapPropagator;
-use opentelemetry::trace::TracerProvider;
-use opentelemetry_http::hyper::HyperClient;
-use opentelemetry_http::{HeaderExtractor, HttpClient, HttpError, Request, Response};
+use opentelemetry::{propagation::TextMapPropagator, trace::TracerProvider};
+use opentelemetry_http::{HeaderExtractor, HttpClient, HttpError, Request, Response, hyper::HyperClient};
 use opentelemetry_otlp::{SpanExporter, WithHttpConfig};
-use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::SdkTracerProvider;
+use opentelemetry_sdk::{propagation::TraceContextPropagator, trace::SdkTracerProvider};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tracing::{Level, Span, Subscriber};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
-use tracing_subscriber::Layer;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, filter::Targets, registry::LookupSpan};
 
 /// What of the environment says where they go to.
 const PLACES: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];

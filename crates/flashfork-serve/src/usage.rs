@@ -1,8 +1,10 @@
 //! What clones use of the processors.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{read_dir, read_link, read_to_string};
-use std::path::PathBuf;
+use std::{
+	collections::{BTreeMap, BTreeSet},
+	fs::{read_dir, read_link, read_to_string},
+	path::PathBuf,
+};
 
 /// Descriptors of a process that are looked at, from the lowest on.
 const LOOKED_AT: usize = 256;

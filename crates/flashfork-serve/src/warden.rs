@@ -4,27 +4,30 @@
 //! inner one is the first process of the template's namespace, and ends with the outer one, and all that runs there
 //! with it.
 
-use crate::programs::Program;
-use crate::store::Config;
+use crate::{programs::Program, store::Config};
 use flashfork_templates::{Directory, Moment, Ready, Template};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode, OFlags};
-use rustix::mount::{
-	MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount,
-};
-use rustix::process::{
-	Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, getrlimit, pidfd_open, set_parent_process_death_signal,
-	setrlimit, wait,
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	fs::{CWD, Mode, OFlags},
+	mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount},
+	process::{
+		Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, getrlimit, pidfd_open, set_parent_process_death_signal,
+		setrlimit, wait,
+	},
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::ffi::CStr;
-use std::io::{Error, Result, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::{
+	collections::BTreeMap,
+	ffi::CStr,
+	io::{Error, Result, Write},
+	os::{
+		fd::AsRawFd,
+		unix::fs::{DirBuilderExt, FileTypeExt},
+	},
+	path::{Path, PathBuf},
+	process::Stdio,
+};
 
 /// What a warden is to make; one line of JSON.
 #[derive(Serialize, Deserialize)]

@@ -2,14 +2,21 @@
 //! server any more.
 
 use crate::usage::{children, namespace, walk};
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::collections::BTreeMap;
-use std::fs::{File, read_dir, read_to_string};
-use std::io::{BufRead, BufReader, ErrorKind, Result};
-use std::time::Duration;
+use rustix::{
+	event::{
+		EventfdFlags,
+		epoll::{self, CreateFlags, EventData, EventFlags},
+		eventfd,
+	},
+	io::Errno,
+	process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
+use std::{
+	collections::BTreeMap,
+	fs::{File, read_dir, read_to_string},
+	io::{BufRead, BufReader, ErrorKind, Result},
+	time::Duration,
+};
 use tracing::warn;
 
 /// How often it is tried whether there are any left.

@@ -3,8 +3,12 @@
 //!     cargo run -p flashfork-templates --example jobs -- target/debug/libflashfork_preload.so
 
 use flashfork_templates::{Directory, Template};
-use std::io::{Read, pipe};
-use std::{error::Error, fs::File, os::fd::AsFd};
+use std::{
+	error::Error,
+	fs::File,
+	io::{Read, pipe},
+	os::fd::AsFd,
+};
 
 const JOB: &str = "import sys; print(int(decimal.Decimal(sys.argv[1]) ** 2))";
 

@@ -3,8 +3,12 @@
 
 use crate::link::readable;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::sync::{Mutex, PoisonError};
-use std::{os::fd::AsFd, process::Child, time::Duration};
+use std::{
+	os::fd::AsFd,
+	process::Child,
+	sync::{Mutex, PoisonError},
+	time::Duration,
+};
 
 /// How long a template that ends is waited for.
 const TO_END: Duration = Duration::from_secs(1);

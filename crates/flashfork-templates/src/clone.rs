@@ -1,14 +1,25 @@
 //! A clone, from the request to its end.
 
-use crate::link::{Heard, LOOK, Link, Silence, State, readable};
-use crate::{error::Error, name::Name, renew::Stale};
+use crate::{
+	error::Error,
+	link::{Heard, LOOK, Link, Silence, State, readable},
+	name::Name,
+	renew::Stale,
+};
 use flashfork_warm::{Ask, Step, Tell, UNSEEN};
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process_group};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
-use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
+use rustix::{
+	io::Errno,
+	process::{Pid, Signal, kill_process_group},
+};
+use std::{
+	os::{
+		fd::{AsFd, BorrowedFd, OwnedFd},
+		unix::process::ExitStatusExt,
+	},
+	process::ExitStatus,
+	sync::{Mutex, PoisonError},
+	time::{Duration, Instant},
+};
 
 /// How long a template may take to make a clone: it makes one by one, for as many callers as come.
 const LIMIT: Duration = Duration::from_secs(60);

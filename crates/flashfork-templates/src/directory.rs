@@ -1,14 +1,25 @@
 //! Where the names of templates are: sockets in a directory that is the user's alone.
 
-use crate::link::{Found, LIMIT, LOOK, Link};
-use crate::{error::Error, name::Name};
+use crate::{
+	error::Error,
+	link::{Found, LIMIT, LOOK, Link},
+	name::Name,
+};
 use flashfork_warm::is_name;
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
-use rustix::{io::Errno, process::geteuid};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::{io::ErrorKind, time::Instant};
+use rustix::{
+	fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags},
+	io::Errno,
+	process::geteuid,
+};
+use std::{
+	io::ErrorKind,
+	os::{
+		fd::{AsRawFd, OwnedFd},
+		unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt},
+	},
+	path::{Path, PathBuf},
+	time::Instant,
+};
 
 /// The directory, open: what is checked and what is used are one.
 #[derive(Debug)]

@@ -1,7 +1,9 @@
 //! Java programs that know nothing of clones: `flashfork.Launch`, a class of flashfork.jar, makes templates of them.
 
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::{
+	ffi::{OsStr, OsString},
+	path::Path,
+};
 
 /// The class, as it is named on `java`'s command line in front of the program's own.
 const LAUNCH: &str = "flashfork.Launch";

@@ -2,19 +2,23 @@
 
 use crate::{directory::Directory, error::Error, name::Name, recipe::Kept, renew::Stale};
 use flashfork_warm::{Ask, Tell};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, Mode, OFlags, fstat};
-use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-	AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-	SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, recvmsg, sendmsg, socket_with,
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	fs::{FileType, Mode, OFlags, fstat},
+	io::Errno,
+	net::{
+		AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+		SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, recvmsg, sendmsg, socket_with,
+		sockopt::{Timeout, set_socket_timeout},
+	},
+	process::{getegid, geteuid},
 };
-use rustix::process::{getegid, geteuid};
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::{
+	io::{IoSlice, IoSliceMut},
+	mem::MaybeUninit,
+	os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+	time::{Duration, Instant},
+};
 
 /// How long a template may take to answer a question: it has nothing else to do, but a fork, and its host may be busy.
 pub const LIMIT: Duration = Duration::from_secs(10);

@@ -3,8 +3,10 @@
 use crate::{error::Error, link::Link, name::Name};
 use flashfork_core::forkall;
 use flashfork_warm::LISTENERS;
-use std::collections::BTreeSet;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::{
+	collections::BTreeSet,
+	os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
 
 /// A port for a clone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

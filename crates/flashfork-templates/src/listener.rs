@@ -1,12 +1,22 @@
 //! Where a template's callers will come.
 
-use crate::link::{Found, Link};
-use crate::{directory::Directory, error::Error, name::Name, recipe::Kept};
+use crate::{
+	directory::Directory,
+	error::Error,
+	link::{Found, Link},
+	name::Name,
+	recipe::Kept,
+};
 use flashfork_warm::WAITING;
-use rustix::fs::AtFlags;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::{os::fd::OwnedFd, path::PathBuf};
+use rustix::{
+	fs::AtFlags,
+	net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
+};
+use std::{
+	os::fd::OwnedFd,
+	path::PathBuf,
+	sync::atomic::{AtomicU64, Ordering},
+};
 
 /// The template's socket, under a name that is not one until it is ready.
 #[derive(Debug)]

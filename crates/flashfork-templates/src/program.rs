@@ -3,11 +3,16 @@
 use crate::error::Error;
 use flashfork_warm::{WAITS, is_dynamic, is_wrapper, runs_scripts, starts_another};
 use rustix::process::{getegid, geteuid, getuid};
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::{fs::File, io::Read};
+use std::{
+	ffi::{OsStr, OsString},
+	fs::File,
+	io::Read,
+	os::unix::{
+		ffi::{OsStrExt, OsStringExt},
+		fs::{MetadataExt, PermissionsExt},
+	},
+	path::{Path, PathBuf},
+};
 
 /// As deep as the kernel follows `#!` lines (fs/exec.c).
 const DEEPEST: usize = 5;

@@ -1,15 +1,28 @@
 //! What a template was made by, so that it can be made anew: the template keeps it, in a memfd.
 
-use crate::warm::{Moment, Ready, Warm};
-use crate::{error::Error, name::Name, start::Strings};
-use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags, flock, memfd_create};
-use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
-use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::{fs::File, num::NonZeroU64, path::PathBuf, time::Duration};
+use crate::{
+	error::Error,
+	name::Name,
+	start::Strings,
+	warm::{Moment, Ready, Warm},
+};
+use rustix::{
+	fs::{FlockOperation, MemfdFlags, Mode, OFlags, flock, memfd_create},
+	io::Errno,
+	process::{Resource, getrlimit},
+};
+use std::{
+	ffi::{OsStr, OsString},
+	fs::File,
+	io::{Read, Write},
+	num::NonZeroU64,
+	os::{
+		fd::{AsRawFd, OwnedFd},
+		unix::ffi::{OsStrExt, OsStringExt},
+	},
+	path::PathBuf,
+	time::Duration,
+};
 
 /// A warm-up, in its own words.
 #[derive(Clone, Debug, PartialEq)]

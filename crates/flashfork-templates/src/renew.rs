@@ -1,12 +1,24 @@
 //! Templates whose program would be another one now, and how they are made anew.
 
-use crate::link::{Found, Link};
 use crate::{
-	error::Error, name::Name, program, recipe::Recipe, start::Strings, template::Template, warm::Warm, warming::Warming,
+	error::Error,
+	link::{Found, Link},
+	name::Name,
+	program,
+	recipe::Recipe,
+	start::Strings,
+	template::Template,
+	warm::Warm,
+	warming::Warming,
 };
-use flashfork_warm::variables::ALL;
-use flashfork_warm::{Step, Why};
-use std::{ffi::OsStr, fmt, os::fd::BorrowedFd, os::unix::fs::MetadataExt, process::Stdio, time::Duration};
+use flashfork_warm::{Step, Why, variables::ALL};
+use std::{
+	ffi::OsStr,
+	fmt,
+	os::{fd::BorrowedFd, unix::fs::MetadataExt},
+	process::Stdio,
+	time::Duration,
+};
 
 /// How often it is looked whether somebody else has made it anew.
 const TURN: Duration = Duration::from_millis(25);

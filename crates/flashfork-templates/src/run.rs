@@ -1,15 +1,28 @@
 //! A clone, from what it shall have to its start.
 
-use crate::clone::{Asked, Clone};
-use crate::listen::{self, Listen, Socket};
-use crate::start::{self, Strings};
-use crate::{directory::Directory, error::Error, link::Link, name::Name, own, renew::Renewal, template::Template};
+use crate::{
+	clone::{Asked, Clone},
+	directory::Directory,
+	error::Error,
+	link::Link,
+	listen::{self, Listen, Socket},
+	name::Name,
+	own,
+	renew::Renewal,
+	start::{self, Strings},
+	template::Template,
+};
 use flashfork_warm::Ask;
-use rustix::fs::{CWD, Mode, OFlags};
-use rustix::io::Errno;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::{ffi::OsStr, fs::File};
+use rustix::{
+	fs::{CWD, Mode, OFlags},
+	io::Errno,
+};
+use std::{
+	ffi::OsStr,
+	fs::File,
+	os::fd::{AsFd, BorrowedFd, OwnedFd},
+	path::{Path, PathBuf},
+};
 
 /// How often a template is made anew for one clone, where it is stale again as soon as that is done.
 const MOST_RENEWED: u32 = 20;

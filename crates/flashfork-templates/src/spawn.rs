@@ -1,15 +1,22 @@
 //! Starts a program that shall become a template.
 
-use crate::error::Error;
-use crate::start::Strings;
-use crate::warm::{Moment, Ready, Warm};
+use crate::{
+	error::Error,
+	start::Strings,
+	warm::{Moment, Ready, Warm},
+};
 use flashfork_core::environment;
 use flashfork_warm::ReadyAt;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use std::ffi::{OsStr, OsString, c_char};
-use std::os::fd::{OwnedFd, RawFd};
-use std::process::{Child, Command, Stdio};
-use std::{num::NonZeroU64, os::unix::process::CommandExt};
+use std::{
+	ffi::{OsStr, OsString, c_char},
+	num::NonZeroU64,
+	os::{
+		fd::{OwnedFd, RawFd},
+		unix::process::CommandExt,
+	},
+	process::{Child, Command, Stdio},
+};
 
 /// How many threads Python's numexpr starts when it is imported, as pandas does.
 const NUMEXPR: &str = "NUMEXPR_NUM_THREADS";

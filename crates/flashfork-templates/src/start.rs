@@ -2,11 +2,16 @@
 
 use crate::error::Error;
 use flashfork_warm::Start;
-use rustix::fs::MemfdFlags;
-use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
-use std::ffi::{CString, OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::{fs::File, io::Write};
+use rustix::{
+	fs::MemfdFlags,
+	pipe::{PipeFlags, fcntl_setpipe_size, pipe_with},
+};
+use std::{
+	ffi::{CString, OsStr, OsString},
+	fs::File,
+	io::Write,
+	os::unix::ffi::OsStrExt,
+};
 
 /// Arguments, or an environment, in their order. Of several variables of a name the first counts (`getenv(3)`).
 #[derive(Clone, Debug, Default, PartialEq)]

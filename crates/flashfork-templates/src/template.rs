@@ -1,12 +1,21 @@
 //! Templates that are there.
 
-use crate::link::{Found, Heard, LIMIT, Link, Silence};
-use crate::{children, directory::Directory, error::Error, name::Name, run::Run, warm::Warm};
+use crate::{
+	children,
+	directory::Directory,
+	error::Error,
+	link::{Found, Heard, LIMIT, Link, Silence},
+	name::Name,
+	run::Run,
+	warm::Warm,
+};
 use flashfork_core::never_seal::TABLE;
 use flashfork_warm::{Ask, Facts, Tell};
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::{
+	ffi::OsStr,
+	path::{Path, PathBuf},
+	time::{Duration, Instant},
+};
 
 /// A template, by its name. Each question and each clone is its own connection: what was warmed anew by this name
 /// meanwhile is asked.

@@ -1,15 +1,28 @@
 //! A template to be made: what is asked for, and whether that can be.
 
-use crate::link::{Found, Link};
-use crate::recipe::{Kept, Recipe};
-use crate::spawn::{Program, start, start_with_threads};
-use crate::start::Strings;
-use crate::{directory::Directory, error::Error, java, listener::Listener, name::Name, program, warming::Warming};
+use crate::{
+	directory::Directory,
+	error::Error,
+	java,
+	link::{Found, Link},
+	listener::Listener,
+	name::Name,
+	program,
+	recipe::{Kept, Recipe},
+	spawn::{Program, start, start_with_threads},
+	start::Strings,
+	warming::Warming,
+};
 use flashfork_warm::ReadyAt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
-use std::{num::NonZeroU64, os::fd::AsRawFd, process::Stdio, time::Duration};
+use std::{
+	ffi::{OsStr, OsString},
+	num::NonZeroU64,
+	os::fd::AsRawFd,
+	path::{Path, PathBuf},
+	process::Stdio,
+	time::Duration,
+};
 
 /// Where programs are looked for.
 const PATH: &str = "PATH";

@@ -1,15 +1,26 @@
 //! A program on its way to its ready point, until it is a template with its name.
 
-use crate::link::{Heard, LIMIT, Link, readable};
-use crate::warm::{Moment, Ready, Warm};
-use crate::{children, error::Error, listener::Listener, name::Name, recipe::Kept, spawn::Program};
+use crate::{
+	children,
+	error::Error,
+	link::{Heard, LIMIT, Link, readable},
+	listener::Listener,
+	name::Name,
+	recipe::Kept,
+	spawn::Program,
+	warm::{Moment, Ready, Warm},
+};
 use flashfork_core::never_seal::{Reason, TABLE};
 use flashfork_warm::{Ask, Facts, Tell};
 use rustix::net::{SendFlags, send};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus};
-use std::time::{Duration, Instant};
+use std::{
+	os::{
+		fd::{AsFd, BorrowedFd, OwnedFd},
+		unix::process::ExitStatusExt,
+	},
+	process::{Child, ExitStatus},
+	time::{Duration, Instant},
+};
 
 /// How long a program that has let go of its connection may take to end.
 const TO_END: Duration = Duration::from_secs(1);

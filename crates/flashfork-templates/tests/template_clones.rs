@@ -4,10 +4,16 @@ mod common;
 
 use common::{Place, first_line, kill, name, piped, printed, state, until};
 use flashfork_templates::{Error, Template};
-use std::fs;
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::{fs::File, process::Command, time::Duration};
+use std::{
+	fs,
+	fs::File,
+	os::{
+		fd::{AsFd, AsRawFd},
+		unix::process::{CommandExt, ExitStatusExt},
+	},
+	process::Command,
+	time::Duration,
+};
 
 fn bit(signal: i32) -> u64 {
 	1 << (signal - 1)

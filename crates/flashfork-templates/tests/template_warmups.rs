@@ -4,8 +4,7 @@ mod common;
 
 use common::{Place, kill, name, printed, shim, state, until};
 use flashfork_templates::{Directory, Error, Ready, ReadyAt, Removed, Renewal, State, Template, Why};
-use std::fs;
-use std::{io::Read, num::NonZeroU64, os::unix::fs::PermissionsExt};
+use std::{fs, io::Read, num::NonZeroU64, os::unix::fs::PermissionsExt};
 
 #[test]
 fn the_warm_up_has_its_own_environment_and_output() {

@@ -1,7 +1,10 @@
 //! What ends a command with exit code 1 and one line.
 
-use std::io::{self, ErrorKind};
-use std::{fmt, path::PathBuf};
+use std::{
+	fmt,
+	io::{self, ErrorKind},
+	path::PathBuf,
+};
 
 /// A failure in words: what, why, what to do.
 ///

@@ -3,8 +3,10 @@
 use crate::{error::CliError, output::say};
 use clap::Command;
 use clap_complete::env::{CompleteEnv, Shells};
-use clap_mangen::Man;
-use clap_mangen::roff::{Roff, bold, roman};
+use clap_mangen::{
+	Man,
+	roff::{Roff, bold, roman},
+};
 use std::{ffi::OsString, path::Path};
 
 /// The command, whichever of its programs is running.

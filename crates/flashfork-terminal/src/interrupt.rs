@@ -1,8 +1,10 @@
 //! Ctrl-C during a measurement: the first keeps and writes what is measured, the second ends the command at once.
 
 use crate::error::CliError;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::low_level;
+use signal_hook::{
+	consts::{SIGINT, SIGTERM},
+	low_level,
+};
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
 /// When the first came, in milliseconds of the monotonic clock; 0 for none.

@@ -1,10 +1,12 @@
 //! Where a command writes a file: aside, to become it when it is complete. Until then an older one stays.
 
 use crate::error::CliError;
-use std::fs::{File, Permissions};
-use std::io::{self, ErrorKind, Seek, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::{
+	fs::{File, Permissions},
+	io::{self, ErrorKind, Seek, Write},
+	os::unix::fs::PermissionsExt,
+	path::{Path, PathBuf},
+};
 use tempfile::NamedTempFile;
 
 /// A place that can be written to.

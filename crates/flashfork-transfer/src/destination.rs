@@ -1,10 +1,15 @@
 //! Where a copy goes: the user's own word, so links are followed here.
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, open, statat};
-use rustix::io::Errno;
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
-use std::{io, os::fd::OwnedFd, os::unix::ffi::OsStrExt};
+use rustix::{
+	fs::{AtFlags, CWD, FileType, Mode, OFlags, open, statat},
+	io::Errno,
+};
+use std::{
+	ffi::{OsStr, OsString},
+	io,
+	os::{fd::OwnedFd, unix::ffi::OsStrExt},
+	path::{Path, PathBuf},
+};
 
 const DIRECTORY: OFlags = OFlags::CLOEXEC.union(OFlags::DIRECTORY);
 

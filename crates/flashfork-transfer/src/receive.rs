@@ -4,14 +4,18 @@
 //! is in, which was opened here and not by following a link. So nothing that comes can lead anywhere else, neither by
 //! its name nor by a link that came before.
 
-use crate::link::leads_inside;
-use crate::{Destination, MOST_NESTED, printable};
+use crate::{Destination, MOST_NESTED, link::leads_inside, printable};
 use flashfork_proto::agent::Piece;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, mkdirat, openat, statat, symlinkat, unlinkat};
-use rustix::io::Errno;
-use std::ffi::{OsStr, OsString};
-use std::io::{self, ErrorKind, Write};
-use std::{fs::File, os::fd::OwnedFd, os::unix::ffi::OsStrExt};
+use rustix::{
+	fs::{AtFlags, FileType, Mode, OFlags, fchmod, mkdirat, openat, statat, symlinkat, unlinkat},
+	io::Errno,
+};
+use std::{
+	ffi::{OsStr, OsString},
+	fs::File,
+	io::{self, ErrorKind, Write},
+	os::{fd::OwnedFd, unix::ffi::OsStrExt},
+};
 
 const DIRECTORY: OFlags = OFlags::CLOEXEC.union(OFlags::DIRECTORY);
 

@@ -1,14 +1,19 @@
 //! A TCP connection here and its other half in another machine, with messages between.
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{SendFlags, send, sockopt::set_socket_linger};
+use rustix::{
+	event::{PollFd, PollFlags, poll},
+	io::{Errno, retry_on_intr},
+	net::{SendFlags, send, sockopt::set_socket_linger},
+};
 use serde_bytes::ByteBuf;
-use std::io::{self, ErrorKind, Read};
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::{thread, time::Duration};
+use std::{
+	io::{self, ErrorKind, Read},
+	net::{Shutdown, TcpStream},
+	os::fd::{AsFd, BorrowedFd},
+	sync::atomic::{AtomicU8, Ordering},
+	thread,
+	time::Duration,
+};
 
 /// Bytes read from a connection at once.
 const CHUNK: usize = 32 << 10;

@@ -2,14 +2,21 @@
 
 use crate::MOST_NESTED;
 use flashfork_proto::agent::{CHUNK, Piece};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
-use rustix::io::Errno;
+use rustix::{
+	fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat, statat},
+	io::Errno,
+};
 use serde_bytes::ByteBuf;
-use std::ffi::{CString, OsStr};
-use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::{fs::File, os::unix::ffi::OsStrExt};
+use std::{
+	ffi::{CString, OsStr},
+	fs::File,
+	io::{self, ErrorKind, Read},
+	os::{
+		fd::{AsFd, OwnedFd},
+		unix::ffi::OsStrExt,
+	},
+	path::{Path, PathBuf},
+};
 
 /// A file is opened without waiting for anybody, should it be none.
 const FILE: OFlags = OFlags::CLOEXEC.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);

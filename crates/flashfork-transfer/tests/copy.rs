@@ -1,12 +1,20 @@
 //! Copies: what is sent arrives as it was, and what a hostile sender sends arrives nowhere else.
 
-use flashfork_proto::agent::{MAX_FRAME, Piece};
-use flashfork_proto::frame;
+use flashfork_proto::{
+	agent::{MAX_FRAME, Piece},
+	frame,
+};
 use flashfork_transfer::{Destination, MOST_NESTED, Receiver, Sender, Source, name_of};
 use serde_bytes::ByteBuf;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
-use std::{io, os::unix::net::UnixListener, path::Path};
+use std::{
+	fs::{self, Permissions},
+	io,
+	os::unix::{
+		fs::{FileTypeExt, PermissionsExt, symlink},
+		net::UnixListener,
+	},
+	path::Path,
+};
 
 /// Copies as `sender` does, and returns what was said; through the messages' encoding, as between machines.
 fn copy(from: &Path, to: &Path, sender: Sender) -> io::Result<Vec<String>> {

@@ -2,12 +2,17 @@
 
 use flashfork_transfer::{Passed, Peer, Side, relay};
 use serde_bytes::ByteBuf;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
-use std::{os::unix::net::UnixStream, sync::Mutex};
+use std::{
+	io::{ErrorKind, Read, Write},
+	net::{Shutdown, TcpListener, TcpStream},
+	os::{
+		fd::{AsFd, BorrowedFd},
+		unix::net::UnixStream,
+	},
+	sync::Mutex,
+	thread::{self, JoinHandle},
+	time::{Duration, Instant},
+};
 
 /// More than anything here takes on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(120);

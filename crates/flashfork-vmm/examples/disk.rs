@@ -3,16 +3,25 @@
 //! step's output goes to standard output; the guests' consoles to standard error.
 
 use flashfork_image::guest::CMDLINE;
-use flashfork_proto::agent::{Client, CloneIdentity, Exec, PORT};
-use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::shell::Renewal;
-use flashfork_vmm::devices::virtio::blk::{DEFAULT_LIMIT, Image};
-use flashfork_vmm::machine::{Frozen, Machine};
-use flashfork_vmm::{boot::Source, memory::Watch};
+use flashfork_proto::{
+	agent::{Client, CloneIdentity, Exec, PORT},
+	shape::{Pages, Shape},
+	shell::Renewal,
+};
+use flashfork_vmm::{
+	boot::Source,
+	devices::virtio::blk::{DEFAULT_LIMIT, Image},
+	machine::{Frozen, Machine},
+	memory::Watch,
+};
 use kvm_ioctls::Kvm;
-use std::io::{Read, stderr};
-use std::time::{Duration, Instant};
-use std::{error::Error, fs::File, os::unix::net::UnixStream};
+use std::{
+	error::Error,
+	fs::File,
+	io::{Read, stderr},
+	os::unix::net::UnixStream,
+	time::{Duration, Instant},
+};
 
 /// For one answer of a guest that may be booting under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,13 +1,20 @@
 //! Boots a Linux guest, freezes it when it signals FORK, and runs clones of it one by one: `linux KERNEL INITRD
 //! MEMORY_MIB VCPUS CLONES [CMDLINE]`. The guests' consoles go to standard output.
 
-use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::{agent::CloneIdentity, shell::Renewal, signal::Signal};
+use flashfork_proto::{
+	agent::CloneIdentity,
+	shape::{Pages, Shape},
+	shell::Renewal,
+	signal::Signal,
+};
 use flashfork_vmm::{boot::Source, cpu::Exit, events::Event, machine::Machine};
 use kvm_ioctls::Kvm;
-use std::io::{Write, stdout};
-use std::time::{Duration, Instant};
-use std::{error::Error, fs::File};
+use std::{
+	error::Error,
+	fs::File,
+	io::{Write, stdout},
+	time::{Duration, Instant},
+};
 
 /// A guest that does nothing for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(90);

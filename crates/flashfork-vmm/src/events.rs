@@ -2,10 +2,14 @@
 
 use crate::cpu::{Exit, RunError};
 use flashfork_proto::Generation;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::{collections::VecDeque, mem::discriminant, time::Duration};
-use std::{fmt, io};
+use std::{
+	collections::VecDeque,
+	fmt, io,
+	mem::discriminant,
+	os::fd::{AsFd, AsRawFd, BorrowedFd},
+	sync::{Arc, Condvar, Mutex, PoisonError},
+	time::Duration,
+};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 /// Something that happened.

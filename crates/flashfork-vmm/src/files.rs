@@ -1,7 +1,12 @@
 //! Files that users name.
 
 use rustix::fs::{FileType, Mode, OFlags, fcntl_setfl, fstat, open as place_of};
-use std::{fs::File, io, os::fd::AsRawFd, os::unix::fs::OpenOptionsExt, path::Path};
+use std::{
+	fs::File,
+	io,
+	os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
+	path::Path,
+};
 
 /// Opens what can be read without waiting for somebody who writes: a file or a block device. What it is comes first: to
 /// be opened does something to other devices, and a terminal may become this process's own.

@@ -6,11 +6,20 @@ mod shell_client;
 
 use common::{guest_code, kvm, shape};
 use flashfork_proto::shell::{FromShell, ToShell};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::{sys::ptrace, sys::signal::Signal, unistd::Pid};
+use nix::{
+	sys::{
+		ptrace,
+		signal::Signal,
+		wait::{WaitPidFlag, WaitStatus, waitpid},
+	},
+	unistd::Pid,
+};
 use shell_client::{Shell, Template, command};
-use std::sync::{Mutex, mpsc};
-use std::{os::unix::process::CommandExt, thread};
+use std::{
+	os::unix::process::CommandExt,
+	sync::{Mutex, mpsc},
+	thread,
+};
 
 const CREATE_VM: u64 = 0xae01;
 const CHECK_EXTENSION: u64 = 0xae03;

@@ -9,10 +9,20 @@ use common::{FORK, HALTS, SHOWS, WRITES, guest_code, kvm};
 use flashfork_proto::api::{self, Clone, CloneState, Template};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::{os::fd::OwnedFd, os::unix::process::CommandExt, path::Path, process::Command, time::Duration};
+use std::{
+	io::{Read, Write},
+	os::{
+		fd::OwnedFd,
+		unix::{
+			net::{UnixDatagram, UnixListener, UnixStream},
+			process::CommandExt,
+		},
+	},
+	path::Path,
+	process::Command,
+	sync::atomic::{AtomicBool, Ordering},
+	time::Duration,
+};
 
 #[test]
 fn templates_and_clones_come_and_go() {

@@ -3,8 +3,12 @@
 
 use flashfork_image::guest::default_guest;
 use flashfork_lab::{Collected, GuestFile, Kernel, Lab, Options, Status};
-use std::path::{Path, PathBuf};
-use std::{fs::File, process::Command, time::Duration};
+use std::{
+	fs::File,
+	path::{Path, PathBuf},
+	process::Command,
+	time::Duration,
+};
 
 /// What each step shows; see `examples/disk.rs`.
 const EXPECTED: &[&str] = &[

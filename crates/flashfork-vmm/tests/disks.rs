@@ -6,15 +6,18 @@ mod client;
 mod common;
 
 use client::{Daemon, idler, restart, teller, tiny, told};
-use flashfork_proto::api::Template;
-use flashfork_proto::signal::{self, AttachedDisk};
+use flashfork_proto::{
+	api::Template,
+	signal::{self, AttachedDisk},
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-use vm_memory::mmap::MmapRegion;
-use vm_memory::{Bytes, FileOffset, VolatileMemory};
+use std::{
+	fs::{self, File},
+	path::{Path, PathBuf},
+	time::{Duration, SystemTime},
+};
+use vm_memory::{Bytes, FileOffset, VolatileMemory, mmap::MmapRegion};
 
 const BYTES: u64 = 1 << 20;
 

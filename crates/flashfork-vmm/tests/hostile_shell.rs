@@ -8,8 +8,10 @@ use client::{Daemon, PATIENCE, eventually, exists, fake_shell, idler, send, tiny
 use flashfork_proto::api::{self, CloneState};
 use rustix::process::Signal;
 use serde_json::json;
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::{
+	io::{ErrorKind, Read, Write},
+	os::unix::net::UnixStream,
+};
 
 /// Speaks a shell's protocol until it is told to boot or claimed, then does something else.
 const FAKE: &str = r#"#!/usr/bin/python3

@@ -9,8 +9,14 @@ mod fuzz;
 use client::{Daemon, idler};
 use flashfork_proto::api::{self, Template};
 use serde_json::Value;
-use std::io::{Read, Write};
-use std::{net::Shutdown, os::unix::net::UnixStream, path::Path, process::Command, time::Duration};
+use std::{
+	io::{Read, Write},
+	net::Shutdown,
+	os::unix::net::UnixStream,
+	path::Path,
+	process::Command,
+	time::Duration,
+};
 
 /// More clones and templates than these are taken away again.
 const KEPT: usize = 8;

@@ -2,11 +2,23 @@
 //! way.
 
 use flashfork_proto::shape::{Pages, Shape};
-use flashfork_vmm::jail::{self, FIRST_USER, Isolation, JailError};
-use flashfork_vmm::memory::{self, Layered, Ram, Undo, Watch};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus, Stdio};
-use std::{fs::File, io::ErrorKind, net::TcpStream, os::fd::OwnedFd, os::unix::net::UnixStream};
+use flashfork_vmm::{
+	jail::{self, FIRST_USER, Isolation, JailError},
+	memory::{self, Layered, Ram, Undo, Watch},
+};
+use std::{
+	fs::File,
+	io::ErrorKind,
+	net::TcpStream,
+	os::{
+		fd::OwnedFd,
+		unix::{
+			net::UnixStream,
+			process::{CommandExt, ExitStatusExt},
+		},
+	},
+	process::{Command, ExitStatus, Stdio},
+};
 use vm_memory::{Bytes, GuestAddress};
 
 const CASE: &str = "JAIL_TEST_CASE";

@@ -2,12 +2,17 @@
 
 mod common;
 
-use common::counting::{counting, finish};
-use common::*;
+use common::{
+	counting::{counting, finish},
+	*,
+};
 use flashfork_proto::signal::Signal;
-use flashfork_vmm::machine::{Deltas, Frozen, Machine};
-use flashfork_vmm::memory::{Watch, delta};
-use flashfork_vmm::{boot::Source, cpu::Exit};
+use flashfork_vmm::{
+	boot::Source,
+	cpu::Exit,
+	machine::{Deltas, Frozen, Machine},
+	memory::{Watch, delta},
+};
 use kvm_ioctls::Kvm;
 
 const MEMORY_MIB: u32 = 4;

@@ -3,10 +3,13 @@
 #[path = "common/fuzz.rs"]
 mod fuzz;
 
-use flashfork_proto::agent::{MAX_FRAME, Reply, Request};
-use flashfork_proto::shell::{Channel, FromShell, ToShell};
-use flashfork_proto::signal::{Forked, Signal};
-use flashfork_proto::{Preamble, Protocol, frame};
+use flashfork_proto::{
+	Preamble, Protocol,
+	agent::{MAX_FRAME, Reply, Request},
+	frame,
+	shell::{Channel, FromShell, ToShell},
+	signal::{Forked, Signal},
+};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Debug;

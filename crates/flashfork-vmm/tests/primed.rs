@@ -6,8 +6,10 @@ mod common;
 
 use client::{Daemon, eventually, idler, kill, teller, tiny, told};
 use common::{NONCE, guest_code};
-use flashfork_proto::api::{self, Clone, CloneState, Template};
-use flashfork_proto::signal::Forked;
+use flashfork_proto::{
+	api::{self, Clone, CloneState, Template},
+	signal::Forked,
+};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, path::Path, process::Command, thread};
 

@@ -6,11 +6,16 @@ mod common;
 
 use client::{Daemon, command, eventually, idler, tiny};
 use flashfork_proto::api::{self};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, setrlimit};
-use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::{
+	mount::{MountFlags, MountPropagationFlags, mount, mount_change},
+	process::{Gid, Resource, Rlimit, Uid, geteuid, setrlimit},
+	thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid},
+};
 use serde_json::{Value, json};
-use std::{os::unix::fs::MetadataExt, os::unix::net::UnixStream, os::unix::process::CommandExt, path::PathBuf};
+use std::{
+	os::unix::{fs::MetadataExt, net::UnixStream, process::CommandExt},
+	path::PathBuf,
+};
 
 #[test]
 fn refusals_say_what_and_what_to_do() {

@@ -6,17 +6,30 @@ mod common;
 
 use client::{Daemon, again, answers, attempt, command, end, eventually, exists, idler, is_store, kill, restart, tiny};
 use flashfork_proto::api::{Clone, CloneState, Forked, Template};
-use rustix::net::sockopt::socket_peercred;
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, send, socket_with};
-use rustix::process::{Pid, Resource, Rlimit, Signal, geteuid, kill_process, prlimit};
+use rustix::{
+	net::{
+		AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, send, socket_with, sockopt::socket_peercred,
+	},
+	process::{Pid, Resource, Rlimit, Signal, geteuid, kill_process, prlimit},
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{collections::BTreeMap, fs, iter::repeat_with, os::fd::OwnedFd, os::unix::process::CommandExt};
+use std::{
+	collections::BTreeMap,
+	fs,
+	io::{BufRead, BufReader, Read},
+	iter::repeat_with,
+	os::{
+		fd::OwnedFd,
+		unix::{
+			fs::{MetadataExt, PermissionsExt},
+			process::CommandExt,
+		},
+	},
+	path::{Path, PathBuf},
+	process::{Child, Command, Stdio},
+	time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 /// How a conversation with the store begins.
 const HELLO: &[u8] = b"FLFKSTO\n\x02";

@@ -7,8 +7,14 @@ mod lab;
 use common::*;
 use flashfork_lab::Kernel;
 use flashfork_proto::signal::Signal;
-use flashfork_vmm::machine::{Frozen, Machine};
-use flashfork_vmm::{boot::Source, cpu::Exit, kvm::two_dimensional, layout::VMGENID, memory::Watch};
+use flashfork_vmm::{
+	boot::Source,
+	cpu::Exit,
+	kvm::two_dimensional,
+	layout::VMGENID,
+	machine::{Frozen, Machine},
+	memory::Watch,
+};
 use kvm_ioctls::Kvm;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend};
 

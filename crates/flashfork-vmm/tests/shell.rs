@@ -5,8 +5,10 @@ mod common;
 mod shell_client;
 
 use common::{DONE, FORK, NONCE, SHOWS, WRITES, guest_code, kvm, renewal, shape};
-use flashfork_proto::shell::{Ended, FromShell, Go, Run, ToShell};
-use flashfork_proto::signal::Done;
+use flashfork_proto::{
+	shell::{Ended, FromShell, Go, Run, ToShell},
+	signal::Done,
+};
 use shell_client::{Shell, Template, template};
 use std::os::fd::OwnedFd;
 

@@ -10,8 +10,10 @@ mod taken_over;
 use client::{Daemon, eventually, exists};
 use flashfork_proto::api::{self, Clone, CloneState};
 use serde_json::Value;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::{
+	os::unix::fs::PermissionsExt,
+	path::{Path, PathBuf},
+};
 
 /// Starts this program as a shell that is about to be taken over: [`taken_over::MARK`] tells it.
 fn hostile(directory: &Path) -> PathBuf {

@@ -3,16 +3,24 @@
 mod common;
 
 use common::*;
-use flashfork_vmm::devices::virtio::blk::{DEFAULT_LIMIT, Image};
-use flashfork_vmm::machine::Machine;
-use flashfork_vmm::template::{DirectoryError, Quota, Template, load, save};
+use flashfork_vmm::{
+	devices::virtio::blk::{DEFAULT_LIMIT, Image},
+	machine::Machine,
+	template::{DirectoryError, Quota, Template, load, save},
+};
 use kvm_ioctls::Kvm;
-use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::{
+	prelude::*,
+	test_runner::{Config, TestRunner},
+};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use std::fs::{self, File};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt, chown, symlink};
-use std::{io::Write, path::Path, sync::Arc};
+use std::{
+	fs::{self, File},
+	io::Write,
+	os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt, chown, symlink},
+	path::Path,
+	sync::Arc,
+};
 
 const FILES: [&str; 4] = ["disk", "manifest", "overlay", "ram"];
 

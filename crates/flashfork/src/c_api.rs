@@ -2,8 +2,11 @@
 
 use crate::{Forked, OdfError, Pages, Reason, SealError, SealOptions, Threads};
 use libc::{c_char, c_int, c_void, pid_t};
-use std::ffi::{CStr, CString, OsStr, OsString};
-use std::{cell::RefCell, os::unix::ffi::OsStrExt};
+use std::{
+	cell::RefCell,
+	ffi::{CStr, CString, OsStr, OsString},
+	os::unix::ffi::OsStrExt,
+};
 
 /// Sealed memory is on 2 MB pages where possible, on 4 KB pages elsewhere.
 pub const FLASHFORK_PAGES_AUTO: u32 = 0;

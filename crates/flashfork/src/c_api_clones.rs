@@ -1,12 +1,18 @@
 //! The C API of clones of templates.
 
-use crate::c_api::{fail, strings};
-use crate::c_api_templates::{Failure, end, place, text};
+use crate::{
+	c_api::{fail, strings},
+	c_api_templates::{Failure, end, place, text},
+};
 use flashfork_templates::{Clone, Template};
 use libc::{c_char, c_int, pid_t};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::process::ExitStatusExt;
-use std::time::{Duration, Instant};
+use std::{
+	os::{
+		fd::{AsFd, AsRawFd, BorrowedFd},
+		unix::process::ExitStatusExt,
+	},
+	time::{Duration, Instant},
+};
 
 /// A clone of a template; made by `flashfork_template_clone`.
 pub struct CClone(Clone);

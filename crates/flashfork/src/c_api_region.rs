@@ -1,7 +1,9 @@
 //! The C API of regions; see `c_api.rs`.
 
-use crate::c_api::{fail, pages_of};
-use crate::{Region, RegionError};
+use crate::{
+	Region, RegionError,
+	c_api::{fail, pages_of},
+};
 use libc::{c_int, c_void};
 
 /// A region; made by `flashfork_region_create`.

@@ -1,7 +1,6 @@
 //! The C API of snapshots; see `c_api.rs`.
 
-use crate::c_api::fail;
-use crate::{Reason, SnapshotError, SnapshotOptions};
+use crate::{Reason, SnapshotError, SnapshotOptions, c_api::fail};
 use libc::{c_int, c_void};
 
 /// Bytes of memory.

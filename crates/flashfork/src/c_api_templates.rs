@@ -5,11 +5,17 @@ use flashfork_templates::{
 	Directory, Error, Facts, Name, Ready, ReadyAt, Removed, Renewal, State, Step, Template, Warm, Warming,
 };
 use libc::{c_char, c_int, c_void};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use std::ffi::{CStr, CString, OsStr};
-use std::time::{Duration, Instant};
-use std::{num::NonZeroU64, os::fd::BorrowedFd, os::unix::ffi::OsStrExt, path::Path};
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	io::Errno,
+};
+use std::{
+	ffi::{CStr, CString, OsStr},
+	num::NonZeroU64,
+	os::{fd::BorrowedFd, unix::ffi::OsStrExt},
+	path::Path,
+	time::{Duration, Instant},
+};
 
 /// Ready where an interpreter has run what it was given, before main in other programs.
 pub const FLASHFORK_READY_AUTO: u32 = 0;

@@ -1,11 +1,18 @@
 //! System calls that a file's code makes by itself (docs/SYSTEM_CALLS.md): what a seal would find in it.
 
-use flashfork_core::code::{self, Call, Site};
-use flashfork_core::name::NAME;
+use flashfork_core::{
+	code::{self, Call, Site},
+	name::NAME,
+};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-use std::{collections::BTreeSet, ffi::CString, fs::File, os::fd::AsRawFd, os::unix::ffi::OsStrExt};
+use std::{
+	collections::BTreeSet,
+	ffi::CString,
+	fs::File,
+	os::{fd::AsRawFd, unix::ffi::OsStrExt},
+	path::{Path, PathBuf},
+	time::{Duration, Instant},
+};
 
 /// What a seal makes of a file that is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

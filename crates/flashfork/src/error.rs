@@ -1,7 +1,10 @@
 //! Why a seal was refused or failed.
 
-use flashfork_core::name::{self, NAME};
-use flashfork_core::{self as core, never_seal::Reason};
+use flashfork_core::{
+	self as core,
+	name::{self, NAME},
+	never_seal::Reason,
+};
 
 /// Why nothing was sealed, or not all unsealed. Every byte of memory is as it was, and a plain fork is correct.
 #[derive(Debug, thiserror::Error)]

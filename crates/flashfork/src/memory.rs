@@ -4,8 +4,10 @@
 
 pub(crate) use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
-use rustix::fd::{AsFd, AsRawFd};
-use rustix::io::{Errno, Result};
+use rustix::{
+	fd::{AsFd, AsRawFd},
+	io::{Errno, Result},
+};
 use std::ffi::c_void;
 
 fn done(result: i32) -> Result<()> {

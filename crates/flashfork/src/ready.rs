@@ -1,8 +1,10 @@
 //! The ready point of a template that `flashfork warm --ready call` makes of this program.
 
 use crate::allocator::symbol;
-use std::ffi::{CStr, OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::{
+	ffi::{CStr, OsStr, OsString},
+	os::unix::ffi::OsStrExt,
+};
 
 /// The shim's function behind `flashfork_ready`, by a name that is its alone.
 const READY: &CStr = c"flashfork_preload_ready";

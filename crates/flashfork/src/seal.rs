@@ -4,8 +4,7 @@ use crate::{SealError, allocator};
 use flashfork_core::{self as core, never_seal::Reason};
 use std::{fmt, time::Duration};
 
-pub use flashfork_core::Pages;
-pub use flashfork_core::threads::Threads;
+pub use flashfork_core::{Pages, threads::Threads};
 
 /// How to seal.
 #[derive(Clone, Debug, Default)]

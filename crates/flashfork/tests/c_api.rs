@@ -5,9 +5,11 @@
 mod installed;
 
 use installed::{prefix, shim, succeed};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{
+	collections::BTreeSet,
+	path::{Path, PathBuf},
+	process::Command,
+};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 const JEMALLOC: &str = "libjemalloc.so.2";

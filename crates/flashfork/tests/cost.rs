@@ -3,10 +3,14 @@
 #[macro_use]
 mod common;
 use common::{Child, in_child, populated, wait};
-use flashfork::cost::{Engine, Memory, Writes};
-use flashfork::{CostError, CostModel, Pages, Reason, SealOptions};
-use std::io::{Read, Write};
-use std::time::{Duration, Instant};
+use flashfork::{
+	CostError, CostModel, Pages, Reason, SealOptions,
+	cost::{Engine, Memory, Writes},
+};
+use std::{
+	io::{Read, Write},
+	time::{Duration, Instant},
+};
 
 const SIZE: usize = 64 << 20;
 

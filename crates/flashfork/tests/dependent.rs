@@ -1,8 +1,7 @@
 //! A program outside this workspace with the library as a path dependency, built as `cargo build` does it: nothing is
 //! optimised there, and frames are many times as large.
 
-use std::fs;
-use std::{path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 const MANIFEST: &str = r#"
 [package]

@@ -1,9 +1,14 @@
 //! A region's rollbacks whose system calls fail.
 
-use crate::verify::{again, begin, end, family};
-use crate::{process, scene::Scene};
-use flashfork_core::Pages;
-use flashfork_core::region::{Region, Way};
+use crate::{
+	process,
+	scene::Scene,
+	verify::{again, begin, end, family},
+};
+use flashfork_core::{
+	Pages,
+	region::{Region, Way},
+};
 use flashfork_tests::{Result, content::PAGE};
 
 const PAGES: usize = 1024;

@@ -1,10 +1,16 @@
 //! The calls made to fail, one scene each.
 
 use crate::memory::{Region, is_sealed};
-use flashfork_core::fork::{Engine, configure, fork};
-use flashfork_core::snapshot::{restore, snapshot};
-use flashfork_tests::route::{Outcome, Route, Via};
-use flashfork_tests::{Result, content::PAGE, libraries};
+use flashfork_core::{
+	fork::{Engine, configure, fork},
+	snapshot::{restore, snapshot},
+};
+use flashfork_tests::{
+	Result,
+	content::PAGE,
+	libraries,
+	route::{Outcome, Route, Via},
+};
 use std::cell::Cell;
 
 /// Pages of the first region: a block of 2 MB and odd ends.

@@ -1,9 +1,11 @@
 //! Snapshots and restores whose system calls fail.
 
-use crate::memory::Region;
-use crate::process::{self, State};
-use crate::scene::{Kind, Scene};
-use crate::verify::{again, begin, end, family};
+use crate::{
+	memory::Region,
+	process::{self, State},
+	scene::{Kind, Scene},
+	verify::{again, begin, end, family},
+};
 use flashfork_core::snapshot::{Options, Way, discard, go_back_by, restore, snapshot};
 use flashfork_tests::{Result, content::PAGE};
 

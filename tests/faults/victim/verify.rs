@@ -1,13 +1,16 @@
 //! Plays a scene and looks at everything afterwards.
 
-use crate::memory::{Region, is_sealed, maps_line};
-use crate::scene::{DISCARDED, Kind, PART, SCENES, Scene};
-use crate::{process, region, snapshot};
-use flashfork_tests::libraries;
-use flashfork_tests::route::{Outcome, Route};
+use crate::{
+	memory::{Region, is_sealed, maps_line},
+	process, region,
+	scene::{DISCARDED, Kind, PART, SCENES, Scene},
+	snapshot,
+};
 use flashfork_tests::{
 	Result,
 	content::{PAGE, WORDS},
+	libraries,
+	route::{Outcome, Route},
 };
 
 /// The first mark: from where the tracer, for which it stops, goes on system call by system call.

@@ -1,8 +1,11 @@
 //! Reads and writes, dense and sparse, by the program, by the kernel for it, and by a debugger.
 
-use crate::content::{PAGE, WORDS};
-use crate::template::{TEMPLATE_PAGES, Template, tag};
-use crate::{journal::Expect, world::World, world::check::Depth, world::choose::BLOCK, world::table::attr};
+use crate::{
+	content::{PAGE, WORDS},
+	journal::Expect,
+	template::{TEMPLATE_PAGES, Template, tag},
+	world::{World, check::Depth, choose::BLOCK, table::attr},
+};
 use flashfork_tests::{Result, route::errno};
 
 /// Pages a child may write densely at once: every clone pays for its own.

@@ -1,8 +1,10 @@
 //! `madvise(2)`, every advice but those that damage hardware pages (HWPOISON, SOFT_OFFLINE).
 
 use crate::{
-	content::PAGE, journal::Expect, mode::Mode, world::World, world::check::Depth, world::space::heap,
-	world::table::attr,
+	content::PAGE,
+	journal::Expect,
+	mode::Mode,
+	world::{World, check::Depth, space::heap, table::attr},
 };
 use flashfork_tests::{
 	Result,

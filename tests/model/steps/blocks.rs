@@ -1,7 +1,12 @@
 //! `malloc(3)`, `calloc`, `realloc`, `free` and their kin, of whichever allocator the process has.
 
-use crate::world::blocks::{Block, Blocks, WORD};
-use crate::{mode::Mode, world::World};
+use crate::{
+	mode::Mode,
+	world::{
+		World,
+		blocks::{Block, Blocks, WORD},
+	},
+};
 use flashfork_tests::{Result, past, route::Via};
 use libc::{c_int, c_void};
 

@@ -1,6 +1,10 @@
 //! Seal, reseal, unseal, exclude, drop what was only read: nothing at all on plain memory.
 
-use crate::{content::PAGE, mode::Mode, world::World, world::check::Depth, world::space::pages, world::table::attr};
+use crate::{
+	content::PAGE,
+	mode::Mode,
+	world::{World, check::Depth, space::pages, table::attr},
+};
 use flashfork_tests::Result;
 
 /// The engine has room for 64 excluded ranges, for good.

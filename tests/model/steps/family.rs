@@ -1,8 +1,10 @@
 //! Children and grandchildren: they compare everything, go on for some steps of their own beside their parent, and end.
 
-use crate::journal::{Expect, Journal};
-use crate::world::{Child, World};
-use crate::{mode::Mode, world::check::Depth};
+use crate::{
+	journal::{Expect, Journal},
+	mode::Mode,
+	world::{Child, World, check::Depth},
+};
 use flashfork_tests::Result;
 
 /// Generations below the first process.

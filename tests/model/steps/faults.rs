@@ -2,8 +2,11 @@
 //! asked to.
 
 use super::visit::fault::Faults;
-use crate::content::{PAGE, Tag, WORDS, fill};
-use crate::{journal::Expect, world::World, world::check::Depth};
+use crate::{
+	content::{PAGE, Tag, WORDS, fill},
+	journal::Expect,
+	world::{World, check::Depth},
+};
 use flashfork_tests::{Result, route::Via};
 use std::ops::Range;
 

@@ -1,8 +1,15 @@
 //! `brk(2)` through libc's `sbrk`.
 
-use crate::world::space::{heap, heap_pages};
 use crate::{
-	content::PAGE, journal::Expect, world::World, world::check::Depth, world::choose::BLOCK, world::table::attr,
+	content::PAGE,
+	journal::Expect,
+	world::{
+		World,
+		check::Depth,
+		choose::BLOCK,
+		space::{heap, heap_pages},
+		table::attr,
+	},
 };
 use flashfork_tests::{Result, route::errno};
 

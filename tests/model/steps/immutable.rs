@@ -3,8 +3,11 @@
 //! It can't be unmapped again, so it has addresses of its own.
 
 use super::map::unmap;
-use crate::content::{PAGE, Tag, WORDS, fill, holds};
-use crate::{journal::Expect, world::World};
+use crate::{
+	content::{PAGE, Tag, WORDS, fill, holds},
+	journal::Expect,
+	world::World,
+};
 use flashfork_tests::{
 	Result,
 	route::{Outcome, Via, errno},

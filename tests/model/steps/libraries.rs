@@ -1,7 +1,10 @@
 //! Libraries, mapped as a loader maps them: a page that says what is where, then the data, which is written.
 
 use super::map::Part;
-use crate::{template::Library, world::World, world::check::Depth};
+use crate::{
+	template::Library,
+	world::{World, check::Depth},
+};
 use flashfork_tests::{Result, header::DATA_PAGES};
 
 /// Most in one step: with fewer than 32 mappings to seal their data is left alone.

@@ -1,7 +1,9 @@
 //! `mlock(2)`, `mlock2(2)`, `munlock(2)`.
 
 use crate::{
-	content::PAGE, journal::Expect, world::World, world::check::Depth, world::space::pages, world::table::attr,
+	content::PAGE,
+	journal::Expect,
+	world::{World, check::Depth, space::pages, table::attr},
 };
 use flashfork_tests::{
 	Result,

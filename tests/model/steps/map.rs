@@ -1,10 +1,10 @@
 //! `mmap(2)` and `munmap(2)`.
 
-use crate::content::{PAGE, Tag};
-use crate::template::{TEMPLATE_PAGES, Template, tag};
 use crate::{
-	journal::Expect, world::World, world::check::Depth, world::choose::BLOCK, world::space::arena_pages,
-	world::table::attr,
+	content::{PAGE, Tag},
+	journal::Expect,
+	template::{TEMPLATE_PAGES, Template, tag},
+	world::{World, check::Depth, choose::BLOCK, space::arena_pages, table::attr},
 };
 use flashfork_tests::{
 	Result,

@@ -21,7 +21,10 @@ mod written;
 pub use advise::unknown as unknown_advice;
 pub use immutable::Immutable;
 
-use crate::{mode::Mode, world::World, world::check::Depth};
+use crate::{
+	mode::Mode,
+	world::{World, check::Depth},
+};
 use flashfork_tests::Result;
 
 /// One thing to do.

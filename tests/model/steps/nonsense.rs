@@ -1,6 +1,10 @@
 //! Calls that are wrong: they must do nothing and say so as on plain memory.
 
-use crate::{content::PAGE, journal::Expect, world::World, world::check::Depth};
+use crate::{
+	content::PAGE,
+	journal::Expect,
+	world::{World, check::Depth},
+};
 use flashfork_tests::{Result, route::Via};
 use libc::c_int;
 

@@ -1,7 +1,11 @@
 //! `mprotect(2)`, and code made at run time: written, made executable, called.
 
 use super::map::protection;
-use crate::{content::PAGE, journal::Expect, world::World, world::check::Depth, world::table::attr};
+use crate::{
+	content::PAGE,
+	journal::Expect,
+	world::{World, check::Depth, table::attr},
+};
 use flashfork_tests::{Result, route::errno};
 use libc::c_int;
 use std::ops::Range;

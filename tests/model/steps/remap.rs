@@ -1,9 +1,16 @@
 //! `mremap(2)`: grow, shrink, move, over others, and leaving the old range behind.
 
 use super::map::unmap;
-use crate::world::space::{arena_pages, heap};
 use crate::{
-	content::PAGE, journal::Expect, world::World, world::check::Depth, world::choose::BLOCK, world::table::attr,
+	content::PAGE,
+	journal::Expect,
+	world::{
+		World,
+		check::Depth,
+		choose::BLOCK,
+		space::{arena_pages, heap},
+		table::attr,
+	},
 };
 use flashfork_tests::{Result, route::Via};
 use libc::c_int;

@@ -1,8 +1,10 @@
 //! Another process writes while the engine seals, seals anew and unseals: no write may be lost that went well.
 
-use crate::writer::{How, MOST};
 use crate::{
-	content::Tag, journal::Expect, world::World, world::check::Depth, world::space::pages, world::table::attr,
+	content::Tag,
+	journal::Expect,
+	world::{World, check::Depth, space::pages, table::attr},
+	writer::{How, MOST},
 };
 use flashfork_tests::Result;
 

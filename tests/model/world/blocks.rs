@@ -7,8 +7,7 @@
 
 use crate::rng::Rng;
 use flashfork_tests::Result;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 /// Blocks held at most.
 pub const MOST: usize = 64;

@@ -1,7 +1,10 @@
 //! Where the next call goes.
 
-use super::space::{arena_pages, heap, is_small};
-use super::{World, table::attr};
+use super::{
+	World,
+	space::{arena_pages, heap, is_small},
+	table::attr,
+};
 use std::ops::Range;
 
 /// Pages in 2 MB.

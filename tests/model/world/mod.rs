@@ -8,12 +8,20 @@ pub mod memory;
 pub mod space;
 pub mod table;
 
-use crate::steps::{Immutable, Step, steps_of};
-use crate::template::{Library, Template};
-use crate::{content::Tag, journal::Journal, mode::Mode, rng::Rng, writer::Writer};
+use crate::{
+	content::Tag,
+	journal::Journal,
+	mode::Mode,
+	rng::Rng,
+	steps::{Immutable, Step, steps_of},
+	template::{Library, Template},
+	writer::Writer,
+};
 use blocks::Blocks;
-use flashfork_tests::past;
-use flashfork_tests::route::{Route, Via};
+use flashfork_tests::{
+	past,
+	route::{Route, Via},
+};
 use libc::c_int;
 use space::Space;
 use std::fs::File;

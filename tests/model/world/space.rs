@@ -2,8 +2,10 @@
 //! through both, so that the same seed means the same calls in every process.
 
 use crate::content::PAGE;
-use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{
+	ops::Range,
+	sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 /// Far below what the kernel hands out, far above programs.
 const ARENA: usize = 0x10_0000_0000;

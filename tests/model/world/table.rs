@@ -1,8 +1,10 @@
 //! What memory should be, page by page. It lies in a shared mapping, which is never sealed: the model is outside what
 //! it tests.
 
-use super::blocks::shared;
-use super::space::{MOST, arena_pages, pages};
+use super::{
+	blocks::shared,
+	space::{MOST, arena_pages, pages},
+};
 use crate::content::{Content, Tag};
 use std::ops::Range;
 

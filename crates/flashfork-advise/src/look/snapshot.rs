@@ -131,10 +131,11 @@ fn denied(pid: i32, error: io::Error) -> AdviseError {
 
 #[cfg(test)]
 mod tests {
-	use super::super::stopped::Stopped;
-	use super::*;
-	use std::io::{BufRead, BufReader, Write};
-	use std::process::{Child, Command, Stdio};
+	use super::{super::stopped::Stopped, *};
+	use std::{
+		io::{BufRead, BufReader, Write},
+		process::{Child, Command, Stdio},
+	};
 
 	/// Holds 64 pages; `w` writes two bytes in 40 of them, `b` writes back what was there, `z` writes zeroes to 64
 	/// more.

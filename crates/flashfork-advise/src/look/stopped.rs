@@ -1,8 +1,10 @@
 //! Stops a process while it is looked at, and lets it go on afterwards, however this process ends.
 
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::{
+	os::unix::process::CommandExt,
+	process::{Child, Command, Stdio},
+	time::{Duration, Instant},
+};
 
 use procfs::process::{ProcState, Process};
 use rustix::process::{Pid, Signal, kill_process};

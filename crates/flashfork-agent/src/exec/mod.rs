@@ -3,18 +3,22 @@
 mod program;
 mod stdio;
 
-use std::io::{self, PipeReader, PipeWriter};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::{fs::File, thread};
+use std::{
+	fs::File,
+	io::{self, PipeReader, PipeWriter},
+	sync::{
+		Arc, Mutex, PoisonError,
+		atomic::{AtomicBool, AtomicU32, Ordering},
+		mpsc::{Receiver, Sender, channel},
+	},
+	thread,
+};
 
 use flashfork_proto::agent::{AgentError, CHUNK, ErrorKind, Exec, Exit, Reply, Request, STDIN_WINDOW, TerminalSize};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_bytes::ByteBuf;
 
-use crate::{conn::Conn, reaper::Reaper};
-use crate::{log, pipes};
+use crate::{conn::Conn, log, pipes, reaper::Reaper};
 use stdio::Stdio;
 pub use stdio::control;
 

@@ -1,6 +1,12 @@
 //! What to start: program, environment, directory, user.
 
-use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, os::unix::process::CommandExt, path::Path, process::Command};
+use std::{
+	ffi::OsStr,
+	io,
+	os::unix::{ffi::OsStrExt, process::CommandExt},
+	path::Path,
+	process::Command,
+};
 
 use flashfork_proto::agent::{AgentError, ErrorKind, Exec};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};

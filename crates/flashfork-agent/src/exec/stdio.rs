@@ -1,13 +1,22 @@
 //! A command's standard input and output: three pipes, or a terminal.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::{fs::File, io, os::unix::process::CommandExt, process::Command};
+use std::{
+	fs::File,
+	io,
+	os::{
+		fd::{AsFd, OwnedFd},
+		unix::process::CommandExt,
+	},
+	process::Command,
+};
 
 use flashfork_proto::agent::TerminalSize;
-use rustix::fs::{Mode, OFlags};
-use rustix::process::{ioctl_tiocsctty, setsid};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::{
+	fs::{Mode, OFlags},
+	process::{ioctl_tiocsctty, setsid},
+	pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+	termios::{Winsize, tcsetwinsize},
+};
 
 /// This side's ends.
 pub struct Stdio {

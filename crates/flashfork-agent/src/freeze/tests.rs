@@ -1,6 +1,8 @@
 use super::*;
-use std::io::Write;
-use std::process::{Child, Command, Stdio};
+use std::{
+	io::Write,
+	process::{Child, Command, Stdio},
+};
 
 /// A cgroup of the test's own, or none on a host where it can't be made.
 fn base() -> Option<PathBuf> {

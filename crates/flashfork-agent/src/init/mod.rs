@@ -10,11 +10,13 @@ mod shell;
 
 use std::{fs, thread};
 
-use flashfork_proto::agent::{MAX_FRAME, Reply};
-use flashfork_proto::{Preamble, Protocol, frame};
+use flashfork_proto::{
+	Preamble, Protocol,
+	agent::{MAX_FRAME, Reply},
+	frame,
+};
 
-use crate::{log, power, serve, session, signal};
-use crate::{reaper::Reaper, session::Rights};
+use crate::{log, power, reaper::Reaper, serve, session, session::Rights, signal};
 use options::{Options, Ready};
 
 /// What people and tests wait for on the console.

@@ -1,7 +1,10 @@
 //! Kernel modules: those in `/lib/flashfork/modules`, in the order of the list `order` there.
 
-use std::fs::{self, File};
-use std::{io, path::Path};
+use std::{
+	fs::{self, File},
+	io,
+	path::Path,
+};
 
 use rustix::system::finit_module;
 

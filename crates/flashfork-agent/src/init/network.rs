@@ -2,8 +2,10 @@
 
 use std::{io, os::fd::AsRawFd};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use rustix::system::sethostname;
+use rustix::{
+	net::{AddressFamily, SocketFlags, SocketType, socket_with},
+	system::sethostname,
+};
 
 use crate::log;
 

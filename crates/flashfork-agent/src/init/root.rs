@@ -1,10 +1,17 @@
 //! A disk as root in place of the initramfs.
 
-use std::time::{Duration, Instant};
-use std::{fs, io, os::unix::fs::MetadataExt, path::Path, thread};
+use std::{
+	fs, io,
+	os::unix::fs::MetadataExt,
+	path::Path,
+	thread,
+	time::{Duration, Instant},
+};
 
-use rustix::mount::{MountFlags, mount, mount_move};
-use rustix::process::{chdir, chroot};
+use rustix::{
+	mount::{MountFlags, mount, mount_move},
+	process::{chdir, chroot},
+};
 
 use super::{mounts::MOVED, options::Root};
 use crate::log;

@@ -1,7 +1,9 @@
 //! The default guest with the agent of this tree.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{
+	path::{Path, PathBuf},
+	process::Command,
+};
 
 use flashfork_image::guest::{Guest, default_guest};
 

@@ -1,9 +1,13 @@
 //! The agent as an ordinary process of the host, at a Unix socket.
 #![allow(dead_code, reason = "not every test that has this module uses all of it")]
 
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-use std::{os::unix::net::UnixStream, path::PathBuf, thread::sleep};
+use std::{
+	os::unix::net::UnixStream,
+	path::PathBuf,
+	process::{Child, Command, Stdio},
+	thread::sleep,
+	time::{Duration, Instant},
+};
 
 use flashfork_proto::agent::Client;
 

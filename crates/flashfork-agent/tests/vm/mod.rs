@@ -1,17 +1,23 @@
 //! QEMU with the default guest, its console in a file and its second serial line on a socket.
 
-use std::fs::{self, File};
-use std::io::{Cursor, Read, Write};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-use std::{os::unix::net::UnixStream, path::Path, thread::sleep};
+use std::{
+	fs::{self, File},
+	io::{Cursor, Read, Write},
+	os::unix::net::UnixStream,
+	path::Path,
+	process::{Child, Command, Stdio},
+	thread::sleep,
+	time::{Duration, Instant},
+};
 
 use crate::common::{cache, guest};
-use flashfork_image::guest::SERIES;
-use flashfork_image::{GuestFile, KernelFiles, Tree};
+use flashfork_image::{GuestFile, KernelFiles, Tree, guest::SERIES};
 use flashfork_proto::{PREAMBLE_LEN, agent::Client};
-use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
-use rustix::net::{AddressFamily, SocketType, connect, socket};
+use rustix::net::{
+	AddressFamily, SocketType,
+	addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque},
+	connect, socket,
+};
 
 /// This very test program, in the guest.
 pub const TEST_PROGRAM: &str = "/test/program";

@@ -9,10 +9,12 @@ mod subject;
 
 pub use subject::ClonesSubject;
 
-use crate::prelude::*;
-use crate::subjects::{
-	held::Counter,
-	parent::{self, RESERVE, Spec},
+use crate::{
+	prelude::*,
+	subjects::{
+		held::Counter,
+		parent::{self, RESERVE, Spec},
+	},
 };
 use flashfork_measure::worker::unexpected;
 use subject::{Ask, Reply};

@@ -18,8 +18,7 @@ mod site;
 mod tally;
 mod wire;
 
-use crate::prelude::*;
-use crate::subjects::command::last_line;
+use crate::{prelude::*, subjects::command::last_line};
 pub use faults::Fault;
 use rounds::Function;
 use site::Site;

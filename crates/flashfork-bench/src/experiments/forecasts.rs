@@ -11,9 +11,7 @@ pub use subject::ShapeSubject;
 use flashfork::CostModel;
 use flashfork_advise::Engine;
 
-use crate::advised::failed;
-use crate::prelude::*;
-use crate::subjects::parent::RESERVE;
+use crate::{advised::failed, prelude::*, subjects::parent::RESERVE};
 use subject::Shape;
 
 pub const EXPERIMENT: &str = "advise";

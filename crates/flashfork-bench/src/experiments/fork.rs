@@ -25,8 +25,7 @@ pub use probe::{Batch, Probe};
 pub use sealing::SealingSubject;
 pub use subject::{Ask, ForkSubject};
 
-use crate::prelude::*;
-use crate::subjects::parent;
+use crate::{prelude::*, subjects::parent};
 use plan::Plan;
 
 pub const EXPERIMENT: &str = "fork";

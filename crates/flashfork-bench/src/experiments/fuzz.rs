@@ -18,8 +18,10 @@ mod targets;
 
 pub use targets::Target;
 
-use crate::prelude::*;
-use crate::subjects::database::{self, Image};
+use crate::{
+	prelude::*,
+	subjects::database::{self, Image},
+};
 use flashfork_terminal::size;
 use process::Setup;
 

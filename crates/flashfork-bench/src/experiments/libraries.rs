@@ -9,8 +9,7 @@ mod subject;
 
 pub use subject::LibrariesSubject;
 
-use crate::prelude::*;
-use crate::subjects::command::cc;
+use crate::{prelude::*, subjects::command::cc};
 use flashfork_measure::cells;
 use subject::{Ask, Spec, Task, Way};
 

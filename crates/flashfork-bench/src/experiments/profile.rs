@@ -5,9 +5,11 @@
 
 mod perf;
 
-use crate::experiments::fork::{Ask, Batch, ForkSubject, Probe};
-use crate::prelude::*;
-use crate::subjects::parent::Spec;
+use crate::{
+	experiments::fork::{Ask, Batch, ForkSubject, Probe},
+	prelude::*,
+	subjects::parent::Spec,
+};
 use perf::Recording;
 
 pub const EXPERIMENT: &str = "profile";

@@ -10,8 +10,10 @@ mod client;
 mod load;
 mod server;
 
-use crate::prelude::*;
-use crate::subjects::parent::{self, RESERVE};
+use crate::{
+	prelude::*,
+	subjects::parent::{self, RESERVE},
+};
 use flashfork_measure::order::shuffled_round;
 use load::Load;
 use server::Server;

@@ -19,11 +19,15 @@ pub use cycle::CycleSubject;
 pub use process::ProcessSubject;
 pub use subject::RollbackSubject;
 
-use flashfork_core::Pages;
-use flashfork_core::region::{self, Region, Way};
+use flashfork_core::{
+	Pages,
+	region::{self, Region, Way},
+};
 
-use crate::prelude::*;
-use crate::subjects::parent::{RESERVE, Spec};
+use crate::{
+	prelude::*,
+	subjects::parent::{RESERVE, Spec},
+};
 use cycle::{CycleSpec, Kept};
 use pages::Accesses;
 use subject::Ask;

@@ -10,8 +10,10 @@ pub use subject::SealThreadsSubject;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use crate::prelude::*;
-use crate::subjects::{engine::Pages, parent::RESERVE};
+use crate::{
+	prelude::*,
+	subjects::{engine::Pages, parent::RESERVE},
+};
 use flashfork_measure::order::shuffled_rounds;
 use subject::{Ask, Reply, Spec};
 

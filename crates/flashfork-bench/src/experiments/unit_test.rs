@@ -15,8 +15,10 @@ mod subject;
 
 pub use subject::UnitTestSubject;
 
-use crate::prelude::*;
-use crate::subjects::{database::Image, parent};
+use crate::{
+	prelude::*,
+	subjects::{database::Image, parent},
+};
 use flashfork_terminal::size;
 
 pub const EXPERIMENT: &str = "unit-test";

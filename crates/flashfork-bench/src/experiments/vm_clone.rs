@@ -16,8 +16,7 @@ mod report;
 mod targets;
 mod tiny;
 
-use crate::prelude::*;
-use crate::subjects::vm_host::Host;
+use crate::{prelude::*, subjects::vm_host::Host};
 use plan::Plan;
 
 pub const EXPERIMENT: &str = "vm-clone";

@@ -21,8 +21,10 @@ mod found;
 mod pauses;
 mod report;
 
-use crate::prelude::*;
-use crate::subjects::vm_host::{Host, size};
+use crate::{
+	prelude::*,
+	subjects::vm_host::{Host, size},
+};
 use found::Guest;
 
 pub const EXPERIMENT: &str = "vm-fork";

@@ -16,8 +16,10 @@ mod execution;
 mod qemu;
 mod report;
 
-use crate::prelude::*;
-use crate::subjects::vm_host::{Host, size};
+use crate::{
+	prelude::*,
+	subjects::vm_host::{Host, size},
+};
 use code::MOST;
 
 pub const EXPERIMENT: &str = "vm-fuzz";

@@ -21,10 +21,11 @@ mod report;
 
 use std::fs::File;
 
-use crate::prelude::*;
-use crate::subjects::vm_host::{Host, MemoryPages, linux};
-use found::Work;
-use found::{Cell, Method};
+use crate::{
+	prelude::*,
+	subjects::vm_host::{Host, MemoryPages, linux},
+};
+use found::{Cell, Method, Work};
 use guests::Guests;
 
 pub const EXPERIMENT: &str = "vm-jobs";

@@ -16,8 +16,10 @@ mod found;
 mod passes;
 mod report;
 
-use crate::prelude::*;
-use crate::subjects::vm_host::{Host, available};
+use crate::{
+	prelude::*,
+	subjects::vm_host::{Host, available},
+};
 
 pub const EXPERIMENT: &str = "vm-memory";
 

@@ -21,10 +21,12 @@ mod found;
 mod report;
 mod ways;
 
-use crate::prelude::*;
-use crate::subjects::{
-	held::Counter,
-	vm_host::{Host, linux},
+use crate::{
+	prelude::*,
+	subjects::{
+		held::Counter,
+		vm_host::{Host, linux},
+	},
 };
 use flashfork_image::guest::Guest;
 use found::{Found, WAYS};

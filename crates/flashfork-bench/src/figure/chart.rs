@@ -1,12 +1,20 @@
 //! The drawing itself.
 
-use std::time::{Duration, UNIX_EPOCH};
-use std::{error::Error, fmt::Write, ops::Range};
+use std::{
+	error::Error,
+	fmt::Write,
+	ops::Range,
+	time::{Duration, UNIX_EPOCH},
+};
 
-use plotters::coord::Shift;
-use plotters::coord::combinators::{BindKeyPoints, IntoLogRange, LogCoord, WithKeyPoints};
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::{
+	coord::{
+		Shift,
+		combinators::{BindKeyPoints, IntoLogRange, LogCoord, WithKeyPoints},
+	},
+	prelude::*,
+	style::text_anchor::{HPos, Pos, VPos},
+};
 
 use super::series::{Line, Point, Series};
 use flashfork_measure::{Result, host::HostCard, plot};

@@ -1,7 +1,9 @@
 //! What this host's figures say, in a few sentences.
 
-use crate::experiments::cow_model::{Model, PAPER_MERIT, copy_rate};
-use crate::prelude::*;
+use crate::{
+	experiments::cow_model::{Model, PAPER_MERIT, copy_rate},
+	prelude::*,
+};
 
 /// The findings of `document`, the most important first; as many as there are records for.
 pub fn findings(document: &Document) -> Vec<String> {

@@ -1,11 +1,15 @@
 //! Commands that experiments run, and what they say.
 
-use std::io::{self, Read};
-use std::os::unix::process::CommandExt;
-use std::process::Child;
+use std::{
+	io::{self, Read},
+	os::unix::process::CommandExt,
+	process::Child,
+};
 
-use rustix::process::{Signal, set_parent_process_death_signal};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::{
+	process::{Signal, set_parent_process_death_signal},
+	thread::{CpuSet, sched_setaffinity},
+};
 
 use super::clock::micros;
 use crate::prelude::*;

@@ -10,8 +10,7 @@ mod random;
 
 use std::io;
 
-use rusqlite::backup::Backup;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, backup::Backup};
 
 use crate::prelude::*;
 use fill::Rows;

@@ -46,8 +46,7 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
-	use super::super::Method;
-	use super::*;
+	use super::{super::Method, *};
 
 	#[test]
 	fn a_filled_region_shows() {

@@ -1,8 +1,7 @@
 //! Templates of an experiment are gone afterwards, however it ends.
 
 use crate::prelude::*;
-use std::process::Child;
-use std::{io::Write, os::unix::process::CommandExt};
+use std::{io::Write, os::unix::process::CommandExt, process::Child};
 
 /// Ends the processes whose numbers come in, when nothing more can come: templates have no parent that would.
 const STAND_BY: &str = "trap '' HUP INT TERM; all=; while read -r pid; do all=\"$all $pid\"; done; \

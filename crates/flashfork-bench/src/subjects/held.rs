@@ -4,8 +4,7 @@
 use std::fs;
 
 use crate::prelude::*;
-use procfs::process::Process;
-use procfs::{Current, Meminfo};
+use procfs::{Current, Meminfo, process::Process};
 
 const COUNT: &str = "count the memory of clones";
 

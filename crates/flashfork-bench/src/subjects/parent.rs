@@ -1,9 +1,11 @@
 //! The prepared parents of the experiments: what is asked for, and whether what came is that.
 
-use crate::prelude::*;
-use crate::subjects::{
-	hugetlb::{HUGE, Pool},
-	memory::Warm,
+use crate::{
+	prelude::*,
+	subjects::{
+		hugetlb::{HUGE, Pool},
+		memory::Warm,
+	},
 };
 
 /// Memory left to the rest of the machine, in bytes.

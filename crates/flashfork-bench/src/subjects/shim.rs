@@ -2,9 +2,11 @@
 
 use std::mem::offset_of;
 
-use flashfork_core::environment::{ENGINE, THREADS};
-use flashfork_core::never_seal::TABLE;
-use flashfork_core::stats::{Stats, Timed};
+use flashfork_core::{
+	environment::{ENGINE, THREADS},
+	never_seal::TABLE,
+	stats::{Stats, Timed},
+};
 
 use super::Method;
 use crate::prelude::*;

@@ -17,10 +17,15 @@ pub use template::{Claimed, Template, renewal, roll_back};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::prelude::*;
-use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::shell::{Boot, BootGuest, Ended, FromShell, ToShell};
-use flashfork_vmm::pool::{Program, Shell};
-use flashfork_vmm::{machine::Blank, store::Store};
+use flashfork_proto::{
+	shape::{Pages, Shape},
+	shell::{Boot, BootGuest, Ended, FromShell, ToShell},
+};
+use flashfork_vmm::{
+	machine::Blank,
+	pool::{Program, Shell},
+	store::Store,
+};
 use kvm_ioctls::Kvm;
 
 /// A guest that says nothing for so long is stuck. Booting Linux under emulation, on a busy machine, takes minutes.

@@ -1,10 +1,12 @@
 //! The committed records: `all`, and `others.tar.lz`, because small ones are packed much better together. What
 //! `scripts/measure` has taken since lies beside them, as NAME.json.lz.
 
-use std::collections::BTreeMap;
-use std::fs::{File, read_dir};
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::{
+	collections::BTreeMap,
+	fs::{File, read_dir},
+	io::Read,
+	path::{Path, PathBuf},
+};
 
 use lzma_rust2::LzipReader;
 

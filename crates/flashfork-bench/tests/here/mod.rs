@@ -2,8 +2,10 @@
 
 #![allow(dead_code, unused_imports, unused_macros, reason = "no test uses all of it")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::{
+	path::{Path, PathBuf},
+	process::{Command, ExitCode, Stdio},
+};
 
 use flashfork_bench::experiments::{ALL, workers};
 use flashfork_measure::{BenchError, Outcome, Places, Progress, Result, worker, worker_main};

@@ -2,15 +2,22 @@
 
 use crate::warm::caller;
 use flashfork_terminal::CliError;
-use nix::sys::signal::{self, SigSet};
-use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-use rustix::process::{
-	Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_parent_process_death_signal, waitid,
+use nix::sys::{
+	signal::{self, SigSet},
+	signalfd::{SfdFlags, SignalFd, siginfo},
 };
-use std::process::{Command, ExitStatus};
-use std::{ffi::OsStr, os::fd::AsFd, os::unix::process::CommandExt, path::Path, time::Duration};
+use rustix::{
+	event::{PollFd, PollFlags, poll},
+	io::Errno,
+	process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_parent_process_death_signal, waitid},
+};
+use std::{
+	ffi::OsStr,
+	os::{fd::AsFd, unix::process::CommandExt},
+	path::Path,
+	process::{Command, ExitStatus},
+	time::Duration,
+};
 
 /// What came of it.
 pub enum Outcome {

@@ -9,8 +9,13 @@ use clap::{Args, ValueEnum};
 use flashfork_core::environment;
 use flashfork_templates::preloading;
 use flashfork_terminal::{CliError, place::Place, places};
-use std::env::{remove_var, set_var};
-use std::{ffi::OsString, io::IsTerminal, path::PathBuf, process::ExitCode};
+use std::{
+	env::{remove_var, set_var},
+	ffi::OsString,
+	io::IsTerminal,
+	path::PathBuf,
+	process::ExitCode,
+};
 
 /// Run a program whose forks cost the same whatever its memory
 ///

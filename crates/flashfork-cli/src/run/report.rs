@@ -1,13 +1,19 @@
 //! What a run gained, as JSON and as one line.
 
 use super::Engine;
-use flashfork::cost::{self, CostModel, Memory, Writes};
-use flashfork::never_seal;
-use flashfork_core::name::NAME;
-use flashfork_core::stats::{Stats, Timed};
+use flashfork::{
+	cost::{self, CostModel, Memory, Writes},
+	never_seal,
+};
+use flashfork_core::{
+	name::NAME,
+	stats::{Stats, Timed},
+};
 use serde::Serialize;
-use std::ffi::OsString;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+	ffi::OsString,
+	sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 /// The JSON of `--report`; docs/RUN.md says what each field is.
 #[derive(Serialize)]

@@ -2,10 +2,16 @@
 
 use flashfork_core::stats::Stats;
 use memmap2::MmapMut;
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{Resource, getrlimit};
-use std::io::{self, ErrorKind, Write};
-use std::{fs::File, os::fd::AsRawFd, path::PathBuf};
+use rustix::{
+	fs::{MemfdFlags, memfd_create},
+	process::{Resource, getrlimit},
+};
+use std::{
+	fs::File,
+	io::{self, ErrorKind, Write},
+	os::fd::AsRawFd,
+	path::PathBuf,
+};
 
 /// A memfd that holds a `Stats`, mapped shared. It needs no directory, and is gone with this command, however that
 /// ends.

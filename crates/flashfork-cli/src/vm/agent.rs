@@ -1,15 +1,21 @@
 //! A connection to the agent of a clone.
 
 use super::client::Client;
-use flashfork_proto::PreambleError;
-use flashfork_proto::agent::{self, ClientError, MAX_CONNECTIONS};
-use flashfork_proto::frame::FrameError;
+use flashfork_proto::{
+	PreambleError,
+	agent::{self, ClientError, MAX_CONNECTIONS},
+	frame::FrameError,
+};
 use flashfork_terminal::CliError;
-use std::io::{BufReader, ErrorKind, Read};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{
+	io::{BufReader, ErrorKind, Read},
+	os::unix::net::UnixStream,
+	sync::{
+		Arc,
+		atomic::{AtomicU64, Ordering},
+	},
+	time::Duration,
+};
 
 /// How long an agent may take to answer. One whose guest hangs never does.
 pub const ANSWER: Duration = Duration::from_secs(60);

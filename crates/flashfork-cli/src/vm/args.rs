@@ -1,16 +1,21 @@
 //! The command line of `flashfork vm`.
 
-use super::disks::DiskArgs;
-use super::names::candidates;
-use super::places::{Copy, Place, Ports, place};
-use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, Subcommand, ValueHint};
+use super::{
+	disks::DiskArgs,
+	names::candidates,
+	places::{Copy, Place, Ports, place},
+};
+use clap::{
+	Args, Subcommand, ValueHint,
+	builder::{OsStringValueParser, TypedValueParser},
+};
 use clap_complete::ArgValueCandidates;
-use flashfork_proto::api::{MAX_CLONES_AT_ONCE, NAME_RULE, is_name};
-use flashfork_proto::shape::{MAX_DISK_SLOTS, MAX_MEMORY_MIB, MAX_VCPUS, MIN_MEMORY_MIB};
+use flashfork_proto::{
+	api::{MAX_CLONES_AT_ONCE, NAME_RULE, is_name},
+	shape::{MAX_DISK_SLOTS, MAX_MEMORY_MIB, MAX_VCPUS, MIN_MEMORY_MIB},
+};
 use flashfork_terminal::size::{Size, SizeError};
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 /// The template that `vm run` makes by itself.
 pub const DEFAULT_TEMPLATE: &str = "default";

@@ -3,13 +3,13 @@
 use flashfork_proto::api::{self, ErrorCode, UPGRADE};
 use flashfork_terminal::CliError;
 use rustix::process::{Pid, geteuid};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+	io::{BufRead, BufReader, ErrorKind, Read, Write},
+	os::{fd::AsRawFd, unix::net::UnixStream},
+	path::{Path, PathBuf},
+	time::Duration,
+};
 
 /// What a daemon answers at once it answers within this; only a guest may take longer.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -3,8 +3,7 @@
 use super::client::Client;
 use flashfork_proto::api::{self, CloneState};
 use flashfork_terminal::CliError;
-use std::process::ExitCode;
-use std::thread;
+use std::{process::ExitCode, thread};
 
 /// Shows what the clone writes to its console, from the kept past on, and types what is typed; ends with the clone.
 pub fn console(client: &Client, clone: &str) -> Result<ExitCode, CliError> {

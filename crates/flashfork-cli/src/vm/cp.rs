@@ -1,19 +1,25 @@
 //! Files between this host and a clone.
 
-use super::agent::{self, ANSWER, Connection, Replies, Requests, guest, unanswered};
-use super::client::Client;
-use flashfork_proto::agent::{AgentError, ClientError, Piece, Reply, Request, Store};
-use flashfork_proto::frame::FrameError;
+use super::{
+	agent::{self, ANSWER, Connection, Replies, Requests, guest, unanswered},
+	client::Client,
+};
+use flashfork_proto::{
+	agent::{AgentError, ClientError, Piece, Reply, Request, Store},
+	frame::FrameError,
+};
 use flashfork_terminal::{CliError, output};
 use flashfork_transfer::{Destination, Receiver, Sender, Source, name_of, printable};
 use serde_bytes::ByteBuf;
-use std::ffi::OsStr;
-use std::net::Shutdown;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
+use std::{
+	ffi::OsStr,
+	net::Shutdown,
+	os::unix::ffi::OsStrExt,
+	path::Path,
+	process::ExitCode,
+	sync::atomic::{AtomicU64, Ordering},
+	thread,
+};
 
 /// What could not be copied, a line each; the rest is.
 #[derive(Default)]

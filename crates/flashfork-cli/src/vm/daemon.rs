@@ -2,21 +2,24 @@
 
 use super::client::Client;
 use flashfork_proto::api;
-use flashfork_terminal::CliError;
-use flashfork_terminal::places;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{
-	Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+use flashfork_terminal::{CliError, places};
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	io::Errno,
+	process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal, set_parent_process_death_signal},
 };
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::os::unix::net::{SocketAddr, UnixStream};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::{
+	fs::{self, DirBuilder, OpenOptions},
+	io::ErrorKind,
+	os::unix::{
+		fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt},
+		net::{SocketAddr, UnixStream},
+		process::CommandExt,
+	},
+	path::{Path, PathBuf},
+	process::{Child, Command, Stdio},
+	time::{Duration, Instant},
+};
 use tempfile::TempDir;
 
 /// A daemon listens within milliseconds of its start.

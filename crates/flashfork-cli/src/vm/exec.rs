@@ -1,22 +1,30 @@
 //! A command in a clone, as if it ran here: standard streams, terminal, signals, exit status.
 
-use super::agent::{self, guest, unanswered};
-use super::client::Client;
-use super::terminal::{self, Raw};
+use super::{
+	agent::{self, guest, unanswered},
+	client::Client,
+	terminal::{self, Raw},
+};
 use crate::warm::caller;
-use flashfork_proto::agent::{AgentError, CHUNK, ErrorKind, Exec, Reply, Request, STDIN_WINDOW};
-use flashfork_proto::frame::FrameError;
+use flashfork_proto::{
+	agent::{AgentError, CHUNK, ErrorKind, Exec, Reply, Request, STDIN_WINDOW},
+	frame::FrameError,
+};
 use flashfork_terminal::CliError;
 use serde_bytes::ByteBuf;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
-use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
-use std::ffi::OsString;
-use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::process::ExitCode;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
+use signal_hook::{
+	consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH},
+	iterator::Signals,
+	low_level::emulate_default_handler,
+};
+use std::{
+	ffi::OsString,
+	io::{Read, Write},
+	os::unix::ffi::OsStrExt,
+	process::ExitCode,
+	sync::{Arc, Condvar, Mutex, PoisonError},
+	thread,
+};
 
 /// Signals that the command in the guest gets in place of this one.
 const PASSED_ON: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];

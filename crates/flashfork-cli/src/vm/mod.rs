@@ -22,19 +22,24 @@ use args::{
 	VmCommand,
 };
 use client::Client;
-use flashfork_proto::api::{
-	self, CloneState, CreateClones, CreateTemplate, ForkClone, LoadTemplate, Ready, SaveTemplate, Template,
+use flashfork_proto::{
+	api::{self, CloneState, CreateClones, CreateTemplate, ForkClone, LoadTemplate, Ready, SaveTemplate, Template},
+	shape::{Pages, Shape},
 };
-use flashfork_proto::shape::{Pages, Shape};
-use flashfork_terminal::output::{self, say};
-use flashfork_terminal::progress::waiting;
-use flashfork_terminal::{CliError, places as programs};
+use flashfork_terminal::{
+	CliError,
+	output::{self, say},
+	places as programs,
+	progress::waiting,
+};
 use places::Copy;
 use serde::Serialize;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::{
+	os::unix::process::CommandExt,
+	path::{Path, PathBuf},
+	process::ExitCode,
+	time::{Duration, Instant},
+};
 
 const BOOTING: &str = "booting the guest; the first time its kernel is downloaded";
 
@@ -360,8 +365,7 @@ fn absolute(path: &Path) -> Result<PathBuf, CliError> {
 
 #[cfg(test)]
 mod tests {
-	use super::disks::DiskArgs;
-	use super::*;
+	use super::{disks::DiskArgs, *};
 
 	#[test]
 	fn a_fork_that_only_keeps_a_template_makes_no_clone_unless_that_is_named() {

@@ -4,10 +4,12 @@ use super::client::Client;
 use clap_complete::CompletionCandidate;
 use flashfork_proto::api;
 use flashfork_terminal::places;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{
+	ffi::{OsStr, OsString},
+	os::unix::ffi::OsStrExt,
+	path::PathBuf,
+	time::Duration,
+};
 
 /// Nobody waits longer for what he could type.
 const PATIENCE: Duration = Duration::from_secs(1);

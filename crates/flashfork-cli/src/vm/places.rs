@@ -1,11 +1,13 @@
 //! What `vm port` and `vm cp` are told: ports, and places here or in a clone.
 
 use flashfork_proto::api::{NAME_RULE, is_name};
-use std::ffi::{OsStr, OsString};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::str::FromStr;
+use std::{
+	ffi::{OsStr, OsString},
+	net::{Ipv4Addr, SocketAddr},
+	os::unix::ffi::OsStrExt,
+	path::PathBuf,
+	str::FromStr,
+};
 
 /// `[ADDRESS:]HOST:GUEST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

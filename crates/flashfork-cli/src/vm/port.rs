@@ -1,24 +1,32 @@
 //! A port of this host that leads to one of a clone.
 
-use super::Printer;
-use super::agent::{self, guest, unanswered};
-use super::client::Client;
-use super::places::Ports;
-use flashfork_proto::agent::{ClientError, Reply, Request};
-use flashfork_proto::api::{self, CloneState};
+use super::{
+	Printer,
+	agent::{self, guest, unanswered},
+	client::Client,
+	places::Ports,
+};
+use flashfork_proto::{
+	agent::{ClientError, Reply, Request},
+	api::{self, CloneState},
+};
 use flashfork_terminal::{CliError, output};
 use flashfork_transfer::{Passed, Peer, Side, printable, relay};
 use rustix::net::sockopt::set_socket_linger;
 use serde_bytes::ByteBuf;
 use serde_json::json;
-use std::io::{self, ErrorKind};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::{
+	io::{self, ErrorKind},
+	net::{Shutdown, TcpListener, TcpStream},
+	os::{
+		fd::{AsFd, BorrowedFd},
+		unix::net::UnixStream,
+	},
+	process::ExitCode,
+	sync::{Arc, Mutex, PoisonError},
+	thread,
+	time::Duration,
+};
 
 /// How long nobody is accepted when descriptors are short.
 const PAUSE: Duration = Duration::from_millis(100);

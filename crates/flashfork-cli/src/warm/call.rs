@@ -4,11 +4,17 @@ use super::caller;
 use flashfork_templates::{Asked, Error, Listen, Name, News, Renewal, Request, Run, Stale, Template};
 use flashfork_terminal::CliError;
 use flashfork_warm::{Ask, Job, PASSED_ON};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::{sys::signal::Signal, sys::signalfd::SignalFd};
-use std::ffi::{CStr, OsStr, OsString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use nix::{
+	poll::{PollFd, PollFlags, PollTimeout, poll},
+	sys::{signal::Signal, signalfd::SignalFd},
+};
+use std::{
+	ffi::{CStr, OsStr, OsString},
+	os::{
+		fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+		unix::ffi::OsStrExt,
+	},
+};
 
 /// Runs a clone with these arguments to its end, of a template made anew if it is stale and `fresh` says so. Gives the
 /// exit code; a signal that ends the clone ends this process.

@@ -1,10 +1,15 @@
 //! What this process is to the kernel, for a clone that takes it over.
 
 use flashfork_terminal::CliError;
-use nix::sys::signal::{SigSet, Signal, raise};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
+use nix::sys::{
+	signal::{SigSet, Signal, raise},
+	signalfd::{SfdFlags, SignalFd},
+};
+use std::{
+	os::unix::process::ExitStatusExt,
+	process::ExitStatus,
+	sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 /// Signals ignored when this process was started; Rust's runtime ignores SIGPIPE for itself.
 static IGNORED: AtomicU64 = AtomicU64::new(0);

@@ -12,8 +12,14 @@ use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use flashfork_templates::{Directory, Listen, Moment, Name};
 use flashfork_terminal::CliError;
 use regex::Regex;
-use std::ffi::{OsStr, OsString};
-use std::{os::unix::ffi::OsStrExt, path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
+use std::{
+	ffi::{OsStr, OsString},
+	os::unix::ffi::OsStrExt,
+	path::PathBuf,
+	process::ExitCode,
+	str::FromStr,
+	time::Duration,
+};
 
 /// Start a program and keep it, warm, as a template for `flashfork clone`
 ///

@@ -1,16 +1,22 @@
 //! `flashfork warm`.
 
 use super::{Ready, WarmArgs, call::environment, caller, list};
-use flashfork_templates::Ready as At;
 use flashfork_templates::{
-	Directory, Facts, Moment, Name, ReadyAt, Template, Warm, Warming, is_interpreter, why_unsealed,
+	Directory, Facts, Moment, Name, Ready as At, ReadyAt, Template, Warm, Warming, is_interpreter, why_unsealed,
 };
-use flashfork_terminal::CliError;
-use flashfork_terminal::{output, places};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::{sys::signal::Signal, sys::signalfd::SignalFd};
-use std::process::{ExitCode, Stdio};
-use std::{ffi::OsStr, num::NonZeroU64, os::fd::AsFd, path::Path, time::Duration};
+use flashfork_terminal::{CliError, output, places};
+use nix::{
+	poll::{PollFd, PollFlags, PollTimeout, poll},
+	sys::{signal::Signal, signalfd::SignalFd},
+};
+use std::{
+	ffi::OsStr,
+	num::NonZeroU64,
+	os::fd::AsFd,
+	path::Path,
+	process::{ExitCode, Stdio},
+	time::Duration,
+};
 
 /// Signals that end this command while the program is warmed, and the program, which has no terminal, with it.
 const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];

@@ -5,12 +5,14 @@
 use super::common::{self, Before, act};
 use flashfork_proto::{api, shell::ClaimTimes};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::{
+	io::{Read, Write},
+	os::unix::net::{UnixListener, UnixStream},
+	path::{Path, PathBuf},
+	process::{Child, Command, ExitStatus, Stdio},
+	sync::{Arc, Mutex},
+	time::{Duration, Instant},
+};
 
 /// A guest's agent behind a daemon's socket.
 pub struct Guest {

@@ -1,11 +1,16 @@
 //! Servers on their own port that are warmed anew: their template lets go of the port for the new one.
 
-use crate::listen::{ask, end, free, listening};
-use crate::place::{Place, assert_says, good, line, state, stderr, until};
-use std::fs;
-use std::io::{Read, Write};
-use std::process::{Child, Output};
-use std::{net::TcpStream, path::PathBuf};
+use crate::{
+	listen::{ask, end, free, listening},
+	place::{Place, assert_says, good, line, state, stderr, until},
+};
+use std::{
+	fs,
+	io::{Read, Write},
+	net::TcpStream,
+	path::PathBuf,
+	process::{Child, Output},
+};
 
 /// Answers with its word on the port of its argument.
 const SERVER: &str = r#"

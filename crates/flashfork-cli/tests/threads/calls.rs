@@ -1,9 +1,10 @@
 //! Calls in flight when the program is stopped are made by clones as if nothing had been.
 
-use crate::place::{assert_says, both, good, kill, stderr, stdout, until};
-use crate::programs::Program;
-use std::fs;
-use std::{io::Read, process::Stdio};
+use crate::{
+	place::{assert_says, both, good, kill, stderr, stdout, until},
+	programs::Program,
+};
+use std::{fs, io::Read, process::Stdio};
 
 /// Each waits until all is through, and has transferred a part.
 #[test]

@@ -1,10 +1,14 @@
 //! Connections to others: their ends, what had come of them, and those that wait to be accepted.
 
-use crate::place::{both, rest, stdout};
-use crate::programs::Program;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
+use crate::{
+	place::{both, rest, stdout},
+	programs::Program,
+};
+use std::{
+	io::{Read, Write},
+	net::{TcpListener, TcpStream},
+	process::Stdio,
+};
 
 /// Connects to a port, says hello, and has something to read.
 const CLIENT: &str = r#"

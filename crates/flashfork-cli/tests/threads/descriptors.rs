@@ -1,11 +1,16 @@
 //! What clones have open is their own.
 
-use crate::place::{Start, both, rest, stderr, stdout};
-use crate::{listen::warm, programs::Program};
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
+use crate::{
+	listen::warm,
+	place::{Start, both, rest, stderr, stdout},
+	programs::Program,
+};
+use std::{
+	fs,
+	io::{Read, Write},
+	net::{TcpListener, TcpStream},
+	process::Stdio,
+};
 
 /// Several clones alive at a time would take each other's events.
 #[test]

@@ -1,14 +1,18 @@
 //! How clones begin and end, and that nothing is left of them.
 
-use crate::place::{
-	Before, Place, Start, act, block, both, first_line, kill, limit, often, pid, pids, signal, state, stderr, stdout,
-	until,
+use crate::{
+	place::{
+		Before, Place, Start, act, block, both, first_line, kill, limit, often, pid, pids, signal, state, stderr,
+		stdout, until,
+	},
+	programs::Program,
 };
-use crate::programs::Program;
-use std::fs;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
-use std::{os::fd::AsRawFd, path::Path};
+use std::{
+	fs,
+	os::{fd::AsRawFd, unix::process::ExitStatusExt},
+	path::Path,
+	process::{Child, Command, Stdio},
+};
 
 /// Does what its last argument says, with a thread beside it.
 const DOES: &str = r#"

@@ -1,7 +1,9 @@
 //! Open files are each clone's own, also those with no name.
 
-use crate::place::{assert_says, line};
-use crate::programs::Program;
+use crate::{
+	place::{assert_says, line},
+	programs::Program,
+};
 
 #[test]
 fn deleted_files_are_each_clones_own() {

@@ -1,7 +1,9 @@
 //! Where a container's filter refuses calls that a template with threads needs.
 
-use crate::place::{Before, Place, both, forbid, line, stderr};
-use crate::programs::Program;
+use crate::{
+	place::{Before, Place, both, forbid, line, stderr},
+	programs::Program,
+};
 use std::process::Command;
 
 /// Calls, what they are refused with, and what is said.

@@ -1,7 +1,9 @@
 //! Two clones draw no random numbers alike.
 
-use crate::place::{assert_says, line, stdout};
-use crate::programs::Program;
+use crate::{
+	place::{assert_says, line, stdout},
+	programs::Program,
+};
 
 /// Draws at three levels (nonces, random numbers, keys), in the main thread and in another, of the library that `LOAD`
 /// loads and from which `draw` draws.

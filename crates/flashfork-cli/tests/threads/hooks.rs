@@ -1,7 +1,9 @@
 //! What programs have done first in each of their clones: `flashfork_on_clone`.
 
-use crate::place::{assert_all_differ, both, good, line, stderr, stdout};
-use crate::programs::Program;
+use crate::{
+	place::{assert_all_differ, both, good, line, stderr, stdout},
+	programs::Program,
+};
 
 /// Before each program here.
 const HOOKS: &str = r"

@@ -1,13 +1,16 @@
 //! Java: what is renewed in clones, the launcher, and many clones of one.
 
 use crate::place::{Place, assert_says, both, good, line, often, pids, rest, signal, stderr, stdout, target, until};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::{sync::Once, time::Duration};
+use std::{
+	collections::{BTreeMap, BTreeSet, VecDeque},
+	fs,
+	io::{Read, Write},
+	net::{TcpListener, TcpStream},
+	path::{Path, PathBuf},
+	process::{Child, Command, Output, Stdio},
+	sync::Once,
+	time::Duration,
+};
 
 const JAVA: &str = "/usr/bin/java";
 /// A small machine of which many can be alive, with all kinds of threads.

@@ -1,7 +1,9 @@
 //! Other kernels, in the lab: of users with all rights and with none.
 
-use crate::place::{flashfork, stderr, stdout};
-use crate::programs::Program;
+use crate::{
+	place::{flashfork, stderr, stdout},
+	programs::Program,
+};
 
 /// Boots guests of its own.
 #[test]

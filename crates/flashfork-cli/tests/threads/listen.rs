@@ -1,10 +1,14 @@
 //! Clones that listen on ports of their callers' in place of their template's.
 
-use crate::place::{Place, assert_says, good, line, rest, until};
-use crate::programs::Program;
-use std::io::Write;
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use crate::{
+	place::{Place, assert_says, good, line, rest, until},
+	programs::Program,
+};
+use std::{
+	io::Write,
+	net::{TcpListener, TcpStream},
+	process::{Child, Stdio},
+};
 
 /// A port on which nobody listens.
 pub fn free() -> u16 {

@@ -1,10 +1,14 @@
 //! Programs that know nothing of clones are ready at a moment that is said.
 
-use crate::place::{Place, Start, assert_says, both, first_line, good, line, rest, stderr, stdout};
-use crate::programs::Program;
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use crate::{
+	place::{Place, Start, assert_says, both, first_line, good, line, rest, stderr, stdout},
+	programs::Program,
+};
+use std::{
+	fs,
+	io::{BufRead, BufReader, Read, Write},
+	net::TcpStream,
+};
 
 const SERVER: &str = r#"
 static int fd;

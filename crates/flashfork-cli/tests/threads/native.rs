@@ -1,10 +1,16 @@
 //! Compiled programs that bring threads of their libraries' along: Rust with tokio, C++ with tcmalloc.
 
-use crate::listen::free;
-use crate::place::{Place, both, good, stderr, stdout, target};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
-use std::{collections::BTreeSet, net::TcpStream, path::PathBuf};
+use crate::{
+	listen::free,
+	place::{Place, both, good, stderr, stdout, target},
+};
+use std::{
+	collections::BTreeSet,
+	io::{BufRead, BufReader, Write},
+	net::TcpStream,
+	path::PathBuf,
+	process::{Child, Command, Stdio},
+};
 
 fn example(name: &str) -> PathBuf {
 	let mut build = Command::new(env!("CARGO"));

@@ -1,9 +1,12 @@
 //! Node in clones: what they have for themselves, and what they run. The reference is Node started anew.
 
 use crate::place::{Place, assert_says, both, flashfork, good, stderr, stdout};
-use std::fs;
-use std::process::{Command, Output};
-use std::{collections::BTreeSet, os::unix::process::ExitStatusExt};
+use std::{
+	collections::BTreeSet,
+	fs,
+	os::unix::process::ExitStatusExt,
+	process::{Command, Output},
+};
 
 fn warm(place: &Place, options: &[&str], command: &[&str]) {
 	good(place.run(&[&["warm", "--threads"], options, &["t", "--"], command].concat()));

@@ -1,9 +1,10 @@
 //! What of a clone is new: its process, and its time.
 
-use crate::place::{assert_all_differ, kill, pids, state, stderr, stdout, until};
-use crate::programs::Program;
-use std::fs;
-use std::{path::Path, process::Stdio};
+use crate::{
+	place::{assert_all_differ, kill, pids, state, stderr, stdout, until},
+	programs::Program,
+};
+use std::{fs, path::Path, process::Stdio};
 
 /// The main thread's number is new, those of the others are the template's.
 #[test]

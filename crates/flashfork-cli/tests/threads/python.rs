@@ -1,7 +1,9 @@
 //! Python programs that know nothing of clones: what they draw at random.
 
-use crate::listen::warm;
-use crate::place::{Place, assert_says, line, stderr, stdout};
+use crate::{
+	listen::warm,
+	place::{Place, assert_says, line, stderr, stdout},
+};
 use std::collections::BTreeSet;
 
 const PYTHON: &str = "/usr/bin/python3";

@@ -1,9 +1,13 @@
 //! What clones could not have is refused, with the reason in words.
 
-use crate::place::{assert_says, first_line, line, pids, stderr, until};
-use crate::programs::Program;
-use std::fs;
-use std::process::{Command, Stdio};
+use crate::{
+	place::{assert_says, first_line, line, pids, stderr, until},
+	programs::Program,
+};
+use std::{
+	fs,
+	process::{Command, Stdio},
+};
 
 const CREDENTIALS: &str = "credentials or capabilities that its clones would not have";
 const FULL: &str = "a socket pair or pipe with more in it";

@@ -1,9 +1,10 @@
 //! Whoever takes a program over has no more rights than the program has.
 
-use crate::place::{assert_says, line, pids, processes, stderr, until};
-use crate::programs::Program;
-use std::fs;
-use std::{path::Path, process::Stdio};
+use crate::{
+	place::{assert_says, line, pids, processes, stderr, until},
+	programs::Program,
+};
+use std::{fs, path::Path, process::Stdio};
 
 /// What one process may.
 #[derive(Debug, PartialEq, Eq)]

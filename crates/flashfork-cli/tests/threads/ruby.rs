@@ -1,8 +1,10 @@
 //! Ruby, which compares its process's number with the one that its timer was made in.
 
 use crate::place::{Place, good, stderr, stdout};
-use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
+use std::{
+	collections::BTreeSet,
+	process::{Command, Stdio},
+};
 
 /// Threads that wait, sleep and are waited for, timeouts, children, and a signal to itself.
 const PROGRAM: &str = r#"

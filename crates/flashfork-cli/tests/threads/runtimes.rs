@@ -1,9 +1,13 @@
 //! Runtimes with threads: Java, Node and Python, as Debian has them.
 
-use crate::listen::warm;
-use crate::place::{Place, assert_says, both, good, stderr, stdout};
-use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
+use crate::{
+	listen::warm,
+	place::{Place, assert_says, both, good, stderr, stdout},
+};
+use std::{
+	collections::BTreeSet,
+	process::{Command, Stdio},
+};
 
 const PYTHON: &str = "/usr/bin/python3";
 

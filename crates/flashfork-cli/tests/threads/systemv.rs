@@ -1,7 +1,9 @@
 //! Objects of System V (`svipc(7)`).
 
-use crate::place::{assert_says, stderr, stdout};
-use crate::programs::Program;
+use crate::{
+	place::{assert_says, stderr, stdout},
+	programs::Program,
+};
 
 /// Clones would have them together, and the template's end would give back what was taken with `SEM_UNDO`.
 #[test]

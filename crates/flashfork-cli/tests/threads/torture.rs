@@ -1,7 +1,9 @@
 //! Threads that do everything by chance, cloned at moments of chance.
 
-use crate::place::{both, often, stdout};
-use crate::programs::Program;
+use crate::{
+	place::{both, often, stdout},
+	programs::Program,
+};
 
 /// Templates, and clones of each that live together.
 const TEMPLATES: usize = 25;

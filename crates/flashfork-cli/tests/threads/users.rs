@@ -1,11 +1,18 @@
 //! Users without any right of their own, and systems that don't let them make namespaces.
 
-use crate::place::{Place, assert_says, both, copy, flashfork, good, kill, line, state, stderr, stdout, until};
-use crate::rights;
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::process::{Command, Output, Stdio};
-use std::{os::unix::process::CommandExt, path::Path};
+use crate::{
+	place::{Place, assert_says, both, copy, flashfork, good, kill, line, state, stderr, stdout, until},
+	rights,
+};
+use std::{
+	fs,
+	os::unix::{
+		fs::{PermissionsExt, chown},
+		process::CommandExt,
+	},
+	path::Path,
+	process::{Command, Output, Stdio},
+};
 
 const NOBODY: u32 = 65534;
 

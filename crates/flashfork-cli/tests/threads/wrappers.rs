@@ -1,8 +1,11 @@
 //! Wrappers that become the program (`exec`): what is warmed is the program that comes in the end. The reference is the
 //! program itself, started anew.
 
-use crate::place::{both, line, stderr, stdout};
-use crate::{listen::warm, programs::Program};
+use crate::{
+	listen::warm,
+	place::{both, line, stderr, stdout},
+	programs::Program,
+};
 
 /// Says what it was given, its environment among it, from two threads.
 const TELLS: &str = r#"

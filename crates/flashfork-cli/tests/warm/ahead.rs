@@ -1,10 +1,14 @@
 //! The clone that a template makes ahead.
 
 use crate::place::{Place, Start, first_line, good, kill, state, stderr, stdout, until};
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::{sys::ptrace, unistd::Pid};
-use std::fs;
-use std::io::Write;
+use nix::{
+	sys::{
+		ptrace,
+		wait::{WaitStatus, waitpid},
+	},
+	unistd::Pid,
+};
+use std::{fs, io::Write};
 
 /// Children of a process that live.
 fn children(pid: i32) -> Vec<i32> {

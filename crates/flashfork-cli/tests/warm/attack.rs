@@ -8,10 +8,12 @@ use flashfork_warm::{Ask, Facts, ReadyAt, Step, Tell};
 use nix::sys::socket::{
 	AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, sendmsg, socket,
 };
-use std::fs::File;
-use std::io::{IoSlice, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::process::{Command, Stdio};
+use std::{
+	fs::File,
+	io::{IoSlice, Write},
+	os::fd::{AsRawFd, OwnedFd, RawFd},
+	process::{Command, Stdio},
+};
 
 /// A connection to the template `t`.
 fn caller(place: &Place) -> OwnedFd {

@@ -1,8 +1,10 @@
 //! What a clone has of its caller.
 
 use crate::place::{Before, Place, Start, act, block, both, flashfork, good, limit, rest, stderr, stdout};
-use std::fs;
-use std::process::{Command, Stdio};
+use std::{
+	fs,
+	process::{Command, Stdio},
+};
 
 /// The words of a line of what `show` prints.
 const SHOW: &str = r#"

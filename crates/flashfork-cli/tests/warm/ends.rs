@@ -3,10 +3,12 @@
 use crate::place::{
 	Place, Start, assert_says, first_line, flashfork, good, kill, line, processes, signal, state, stderr, stdout, until,
 };
-use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::ExitStatusExt;
-use std::process::Child;
+use std::{
+	fs,
+	io::{BufRead, BufReader, Read},
+	os::unix::process::ExitStatusExt,
+	process::Child,
+};
 
 #[test]
 fn exit_codes_are_the_clones_own() {

@@ -3,8 +3,10 @@
 use crate::place::{
 	FalseTemplate, Place, assert_says, first_line, flashfork, line, often, rest, stderr, stdout, until,
 };
-use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::{
+	fs,
+	process::{Child, Command, Stdio},
+};
 
 const PYTHON: &str = "/usr/bin/python3";
 

@@ -1,8 +1,7 @@
 //! Names, and programs that can't be templates.
 
 use crate::place::{FalseTemplate, Place, Start, assert_says, both, line, state, stderr, stdout, until};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 #[test]
 fn bash_completes_names_and_options() {

@@ -3,14 +3,19 @@
 use nix::sys::socket::{
 	AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, socket,
 };
-use std::fmt::Debug;
-use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::{fs::DirBuilder, sync::Once};
+use std::{
+	fmt::Debug,
+	fs,
+	fs::DirBuilder,
+	io::{BufRead, BufReader, Read},
+	os::{
+		fd::{AsRawFd, FromRawFd, OwnedFd},
+		unix::fs::{DirBuilderExt, PermissionsExt},
+	},
+	path::{Path, PathBuf},
+	process::{Child, Command, Output, Stdio},
+	sync::Once,
+};
 
 #[path = "../../../flashfork-templates/tests/common/process.rs"]
 mod process;

@@ -2,8 +2,10 @@
 //! told early.
 
 use crate::place::{Place, Start, assert_says, flashfork, good, kill, state, stderr, stdout, until};
-use std::fs;
-use std::process::{Command, Output, Stdio};
+use std::{
+	fs,
+	process::{Command, Output, Stdio},
+};
 
 const PYTHON: &str = "/usr/bin/python3";
 

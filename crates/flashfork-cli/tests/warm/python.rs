@@ -3,9 +3,12 @@
 use crate::place::{
 	Place, Start, assert_all_differ, assert_says, both, flashfork, good, ignoring, outcome, signal, stderr, stdout,
 };
-use std::fs;
-use std::process::{Command, Output, Stdio};
-use std::{io::Write, os::unix::process::ExitStatusExt};
+use std::{
+	fs,
+	io::Write,
+	os::unix::process::ExitStatusExt,
+	process::{Command, Output, Stdio},
+};
 
 const PYTHON: &str = "/usr/bin/python3";
 

@@ -1,9 +1,12 @@
 //! Clones of a warmed Perl and Ruby, beside what the interpreters make of the same.
 
 use crate::place::{Place, Start, assert_says, both, flashfork, ignoring, line, outcome, signal, stderr, stdout};
-use std::fs;
-use std::process::{Command, Output, Stdio};
-use std::{io::Write, os::unix::process::ExitStatusExt};
+use std::{
+	fs,
+	io::Write,
+	os::unix::process::ExitStatusExt,
+	process::{Command, Output, Stdio},
+};
 
 /// With a template `t` of an interpreter that has done nothing.
 fn warmed(interpreter: &str) -> Place {

@@ -1,9 +1,11 @@
 //! Signals reach the clone as they would reach a program in the command's place.
 
 use crate::place::{Place, Start, flashfork, ignoring, kill, next_line, pid, rest, signal, state, stdout, until};
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::ExitStatusExt;
-use std::process::Child;
+use std::{
+	io::{BufRead, BufReader, Read},
+	os::unix::process::ExitStatusExt,
+	process::Child,
+};
 
 /// A clone of the shell that says `ready` and its number, then what it gets.
 fn trapping(place: &Place, script: &str) -> (Child, BufReader<std::process::ChildStdout>, i32) {

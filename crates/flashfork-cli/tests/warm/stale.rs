@@ -1,12 +1,15 @@
 //! Templates whose program would be another one now: there are no clones, until they are made anew.
 
 use crate::place::{Place, Start, assert_says, both, copy, good, line, pids, rest, signal, stderr, stdout, until};
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime};
-use std::{io::Write, path::Path};
+use std::{
+	fs,
+	io::Write,
+	os::unix::fs::{PermissionsExt, symlink},
+	path::Path,
+	process::Command,
+	sync::atomic::{AtomicU64, Ordering::Relaxed},
+	time::{Duration, SystemTime},
+};
 
 const PYTHON: &str = "/usr/bin/python3";
 

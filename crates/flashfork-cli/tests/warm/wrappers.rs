@@ -1,7 +1,9 @@
 //! Programs that become another one, which is followed, or start another one, which is told.
 
-use crate::place::{Place, Start, assert_says, both, good, line, stderr, stdout};
-use crate::stale::shown;
+use crate::{
+	place::{Place, Start, assert_says, both, good, line, stderr, stdout},
+	stale::shown,
+};
 use std::fs;
 
 /// A template `t` of this command behind a wrapper, which must be Python.

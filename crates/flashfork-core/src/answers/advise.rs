@@ -4,12 +4,18 @@
 //! Whether a range holds sealed memory is asked of the kernel each time, because memory moves without our knowing
 //! (glibc's realloc calls its own mremap).
 
-use super::anonymous::{Need, for_good, give_files_back, make_anonymous};
-use super::discard::discard;
-use crate::sealed::{discards_sealed, holds_sealed};
-use crate::sys::{self, ADDRESSES, Errno, PAGE, Result};
+use super::{
+	anonymous::{Need, for_good, give_files_back, make_anonymous},
+	discard::discard,
+};
 use crate::{
-	range::Range, region::watch::WATCHED, seal::library::LIBRARIES, seal::vetted::VETTED, stack::roomy, state::STATE,
+	range::Range,
+	region::watch::WATCHED,
+	seal::{library::LIBRARIES, vetted::VETTED},
+	sealed::{discards_sealed, holds_sealed},
+	stack::roomy,
+	state::STATE,
+	sys::{self, ADDRESSES, Errno, PAGE, Result},
 };
 use linux_raw_sys::general as k;
 use syscalls::Sysno;

@@ -1,12 +1,17 @@
 //! Makes memory anonymous because a call of the program's is about to need it so, and keeps it so until the call is
 //! made.
 
-use crate::outcome::{Error, Purpose};
-use crate::sealed::{given_up_holds_file, holds_library, holds_sealed};
-use crate::state::{Inside, STATE};
-use crate::sys::{self, Errno, Result};
-use crate::threads::{self, Threads, alone};
-use crate::{never_seal::Reason, range::Range, seal::library::LIBRARIES, seal::unseal::unseal, stack::roomy};
+use crate::{
+	never_seal::Reason,
+	outcome::{Error, Purpose},
+	range::Range,
+	seal::{library::LIBRARIES, unseal::unseal},
+	sealed::{given_up_holds_file, holds_library, holds_sealed},
+	stack::roomy,
+	state::{Inside, STATE},
+	sys::{self, Errno, Result},
+	threads::{self, Threads, alone},
+};
 
 /// What a call needs anonymous memory for.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -4,11 +4,24 @@
 //! all that the program has asked for it; where that can't be had zeros are written, which keeps the mapping and all
 //! that holds for it.
 
-use crate::seal::properties::{self, Properties};
-use crate::sys::{self, Errno, HUGE, PAGE, PROT_WRITE, Result};
 use crate::{
-	arena::Arena, never_seal::Reason, proc::lookup::Wanted, proc::lookup::for_each, proc::vma::Kind, range::Range,
-	region::watch::WATCHED, scratch, seal::limits, seal::offset, seal::remap, seal::unseal::unseal_alone, state::STATE,
+	arena::Arena,
+	never_seal::Reason,
+	proc::{
+		lookup::{Wanted, for_each},
+		vma::Kind,
+	},
+	range::Range,
+	region::watch::WATCHED,
+	scratch,
+	seal::{
+		limits, offset,
+		properties::{self, Properties},
+		remap,
+		unseal::unseal_alone,
+	},
+	state::STATE,
+	sys::{self, Errno, HUGE, PAGE, PROT_WRITE, Result},
 	threads::errand,
 };
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};

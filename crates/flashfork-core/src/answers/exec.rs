@@ -7,8 +7,13 @@
 //! the C library's places for `vfork`, `clone` and `clone3`, which lead here too ([`came_back`]). Where such a place
 //! isn't understood, those children keep the wider filter.
 
-use crate::sys::{self, Result};
-use crate::{apart::Apart, proc::dump, state::STATE, threads::errand, threads::table};
+use crate::{
+	apart::Apart,
+	proc::dump,
+	state::STATE,
+	sys::{self, Result},
+	threads::{errand, table},
+};
 use core::sync::atomic::{
 	AtomicBool, AtomicI32, AtomicU32,
 	Ordering::{Relaxed, SeqCst},

@@ -1,10 +1,18 @@
 //! Moves and grows a mapping piece by piece, as the kernel would move and grow a whole one.
 
 use super::pieces::{End, by_any_means, list, with_scratch};
-use crate::proc::lookup::{self, Wanted};
-use crate::seal::remap::{self, ATTEMPTS};
-use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, Result};
-use crate::{arena::Run, proc::vma::Kind, range::Range, state::STATE, threads::alone};
+use crate::{
+	arena::Run,
+	proc::{
+		lookup::{self, Wanted},
+		vma::Kind,
+	},
+	range::Range,
+	seal::remap::{self, ATTEMPTS},
+	state::STATE,
+	sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_NONE, Result},
+	threads::alone,
+};
 use linux_raw_sys::general as k;
 
 pub const MAYMOVE: usize = k::MREMAP_MAYMOVE as usize;

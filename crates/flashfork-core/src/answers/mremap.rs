@@ -5,13 +5,19 @@
 //! leave pages there, and after a shrink the old bytes would come back. So where sealed memory grows, or a mapping in
 //! pieces moves, this does what the kernel does for a whole one: new memory behind the end, each piece moved by itself.
 
-use super::anonymous::{self, Need};
-use super::moving::{DONTUNMAP, FIXED, MAYMOVE, Move};
-use super::pieces::{End, by_any_means, differ, list, with_scratch};
-use crate::stack::{reserved, roomy};
-use crate::state::{Inside, STATE};
-use crate::sys::{self, ADDRESSES, Errno, PAGE, PROT_READ, PROT_WRITE, Result};
-use crate::{range::Range, scratch, seal::properties::Properties, seal::unseal::copy_pages, seal::vetted::VETTED};
+use super::{
+	anonymous::{self, Need},
+	moving::{DONTUNMAP, FIXED, MAYMOVE, Move},
+	pieces::{End, by_any_means, differ, list, with_scratch},
+};
+use crate::{
+	range::Range,
+	scratch,
+	seal::{properties::Properties, unseal::copy_pages, vetted::VETTED},
+	stack::{reserved, roomy},
+	state::{Inside, STATE},
+	sys::{self, ADDRESSES, Errno, PAGE, PROT_READ, PROT_WRITE, Result},
+};
 use linux_raw_sys::general as k;
 
 /// `mremap(2)` with the meaning it has on anonymous memory. On an error everything is where it was.

@@ -1,8 +1,11 @@
 //! `move_pages(2)` on sealed memory: it speaks of pages that are in the page table, where those of a sealed piece come
 //! when they are touched first. Anonymous ones are there from their first write on, in clones too.
 
-use crate::sys::{self, PAGE, Result};
-use crate::{range::Range, state::STATE};
+use crate::{
+	range::Range,
+	state::STATE,
+	sys::{self, PAGE, Result},
+};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 

@@ -1,10 +1,14 @@
 //! What a mapping of the program's consists of, where it lies in pieces since a seal.
 
-use crate::arena::{Arena, Run};
-use crate::proc::lookup::{self, Wanted};
-use crate::sys::{Errno, MAP_NORESERVE, Result};
 use crate::{
-	proc::vma::Kind, range::Range, seal::library::LIBRARIES, seal::offset, seal::properties::Properties,
+	arena::{Arena, Run},
+	proc::{
+		lookup::{self, Wanted},
+		vma::Kind,
+	},
+	range::Range,
+	seal::{library::LIBRARIES, offset, properties::Properties},
+	sys::{Errno, MAP_NORESERVE, Result},
 	threads::errand,
 };
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -5,8 +5,10 @@
 //! in a pipe.
 
 use super::anonymous::for_good;
-use crate::state::STATE;
-use crate::sys::{self, Result};
+use crate::{
+	state::STATE,
+	sys::{self, Result},
+};
 use syscalls::Sysno;
 
 /// Before pages may come into a pipe. `ENOMEM` when sealed memory can't be made anonymous.

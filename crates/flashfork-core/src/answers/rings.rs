@@ -5,8 +5,10 @@
 //! is registered is its task's own.
 
 use super::advise;
-use crate::state::STATE;
-use crate::sys::{self, Result};
+use crate::{
+	state::STATE,
+	sys::{self, Result},
+};
 
 /// `io_uring_setup(2)`.
 ///

@@ -5,18 +5,29 @@
 //! it does under `auto`, which could neither seal anew from then on what is written, nor undo it: memory would come to
 //! exist twice.
 
-use super::anonymous::{for_good, give_files_back};
-use super::{advise, exec, mremap};
-use crate::calls::enter::{self as entry, let_go};
-use crate::filter::{FORBIDDEN, end_in_silence};
-use crate::policy::{POLICY, own};
-use crate::proc::lookup::{self, Wanted};
-use crate::proc::vma::{Kind, Vma};
-use crate::sys::{self, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result};
-use crate::threads::{self, Threads};
+use super::{
+	advise,
+	anonymous::{for_good, give_files_back},
+	exec, mremap,
+};
 use crate::{
-	arena::Arena, code, kernel_writers, range::Range, scratch, seal::properties::Properties, seal::remap, stack::roomy,
+	arena::Arena,
+	calls::enter::{self as entry, let_go},
+	code,
+	filter::{FORBIDDEN, end_in_silence},
+	kernel_writers,
+	policy::{POLICY, own},
+	proc::{
+		lookup::{self, Wanted},
+		vma::{Kind, Vma},
+	},
+	range::Range,
+	scratch,
+	seal::{properties::Properties, remap},
+	stack::roomy,
 	state::STATE,
+	sys::{self, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result},
+	threads::{self, Threads},
 };
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;

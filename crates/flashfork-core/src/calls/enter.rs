@@ -1,14 +1,25 @@
 //! Where the stubs lead: from machine code that expects a system call to a function that takes its place, and back.
 
-use super::hooks::{FOLLOWED, HOOKS};
-use super::{rewrite::restore, site::Want, stub::Ways};
-use crate::answers::exec::{LEAVING, came_back};
-use crate::threads::{alone, errand, table};
-use crate::{arena::Arena, stack::roomy, state::STATE, sys};
-use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
-use core::sync::atomic::{
-	AtomicU32, AtomicU64, AtomicUsize,
-	Ordering::{Relaxed, SeqCst},
+use super::{
+	hooks::{FOLLOWED, HOOKS},
+	rewrite::restore,
+	site::Want,
+	stub::Ways,
+};
+use crate::{
+	answers::exec::{LEAVING, came_back},
+	arena::Arena,
+	stack::roomy,
+	state::STATE,
+	sys,
+	threads::{alone, errand, table},
+};
+use core::{
+	arch::x86_64::{__cpuid, __cpuid_count, _xgetbv},
+	sync::atomic::{
+		AtomicU32, AtomicU64, AtomicUsize,
+		Ordering::{Relaxed, SeqCst},
+	},
 };
 use linux_raw_sys::general::CLONE_FILES;
 use syscalls::Sysno;

@@ -1,10 +1,14 @@
 //! Where in this process code makes system calls for others.
 
-use super::object::{Object, Reader};
-use super::stub;
-use crate::proc::vma::{self, Kind, Vma};
-use crate::range::Range;
-use crate::sys::{self, Errno, PAGE, PROT_EXEC, PROT_READ, Result};
+use super::{
+	object::{Object, Reader},
+	stub,
+};
+use crate::{
+	proc::vma::{self, Kind, Vma},
+	range::Range,
+	sys::{self, Errno, PAGE, PROT_EXEC, PROT_READ, Result},
+};
 use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// Where a statically linked program's `syscall` is; 0: not known.

@@ -1,10 +1,13 @@
 //! What takes the place of which system call.
 
-use crate::sys::{self, Result};
 use crate::{
-	answers::advise, answers::anonymous, answers::exec, answers::mremap, answers::nodes, answers::pipes,
-	answers::rings, answers::sandbox, code, kernel_writers, range::Range, restartable, seal::vetted::VETTED,
+	answers::{advise, anonymous, exec, mremap, nodes, pipes, rings, sandbox},
+	code, kernel_writers,
+	range::Range,
+	restartable,
+	seal::vetted::VETTED,
 	state::STATE,
+	sys::{self, Result},
 };
 use core::ffi::CStr;
 use linux_raw_sys::general as k;

@@ -21,12 +21,20 @@ mod write;
 
 pub use found::know_libc;
 
-use crate::outcome::{Error, Step};
-use crate::proc::lookup::{self, Wanted};
-use crate::proc::vma::{self, Vma};
-use crate::sys::{self, Errno, PROT_EXEC, Result};
 use crate::{
-	answers::exec, arena::Arena, code, code::remembered::CODE, never_seal::Reason, range::Range, state::STATE,
+	answers::exec,
+	arena::Arena,
+	code,
+	code::remembered::CODE,
+	never_seal::Reason,
+	outcome::{Error, Step},
+	proc::{
+		lookup::{self, Wanted},
+		vma::{self, Vma},
+	},
+	range::Range,
+	state::STATE,
+	sys::{self, Errno, PROT_EXEC, Result},
 	threads::pauses::Pauses,
 };
 use core::sync::atomic::Ordering::SeqCst;

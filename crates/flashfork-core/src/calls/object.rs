@@ -1,9 +1,13 @@
 //! A loaded ELF object, as far as its functions' addresses are asked for (`elf(5)`).
 
-use crate::range::Range;
-use crate::sys::{self, PAGE, Result};
-use core::cell::{Cell, RefCell};
-use core::ffi::CStr;
+use crate::{
+	range::Range,
+	sys::{self, PAGE, Result},
+};
+use core::{
+	cell::{Cell, RefCell},
+	ffi::CStr,
+};
 
 const MAGIC: [u8; 7] = [0x7f, b'E', b'L', b'F', 2, 1, 1];
 const PT_LOAD: u32 = 1;

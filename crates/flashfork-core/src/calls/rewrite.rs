@@ -1,12 +1,17 @@
 //! Has the calls of a library lead to stubs, and back to the kernel.
 
-use super::found::{Found, Library, Part, code_of};
-use super::site::{self, JUMP, SYSCALL, Site, Unclear, Want};
-use super::stub::{self, Page, Ways};
-use super::write::Writer;
-use crate::proc::vma::{self, Kind, Vma};
-use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
-use crate::{range::Range, state::STATE};
+use super::{
+	found::{Found, Library, Part, code_of},
+	site::{self, JUMP, SYSCALL, Site, Unclear, Want},
+	stub::{self, Page, Ways},
+	write::Writer,
+};
+use crate::{
+	proc::vma::{self, Kind, Vma},
+	range::Range,
+	state::STATE,
+	sys::{self, Errno, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result},
+};
 
 const MAX_SITES: usize = 64;
 

@@ -1,7 +1,9 @@
 //! Writing into code mapped to be executed, without it being anything else for a moment.
 
-use crate::proc::text;
-use crate::sys::{self, PAGE, Result};
+use crate::{
+	proc::text,
+	sys::{self, PAGE, Result},
+};
 
 /// Writes to code.
 ///

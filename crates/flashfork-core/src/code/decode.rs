@@ -1,8 +1,11 @@
 //! Whether two bytes are an instruction, and what it calls where no table says which function it is in.
 
-use super::instruction::{Instruction, LONGEST};
-use super::value::{RAX, Registers};
-use super::{CALLS, Call, is_own};
+use super::{
+	CALLS, Call,
+	instruction::{Instruction, LONGEST},
+	is_own,
+	value::{RAX, Registers},
+};
 
 /// Instructions begin at one of so many bytes in a row, or end behind them.
 const STARTS: usize = 2 * LONGEST + 1;

@@ -4,10 +4,13 @@
 //! searched for jumps, calls and addresses, and all its data for addresses, that lead to the middle of those functions
 //! whose system calls are harmless otherwise.
 
-use super::distances::{BEHIND, Distances, Lookup, PLACES, ROUND};
-use super::instruction::Instruction;
-use super::memory::{Memory, WINDOW};
-use super::{Code, is_instruction};
+use super::{
+	Code,
+	distances::{BEHIND, Distances, Lookup, PLACES, ROUND},
+	instruction::Instruction,
+	is_instruction,
+	memory::{Memory, WINDOW},
+};
 use crate::range::Range;
 
 /// Most parts of one object in whose middle nothing may get.

@@ -1,8 +1,6 @@
 //! Random code, of which every instruction is decoded, against what the search for ways finds.
 
-use super::flow_tests::Random;
-use super::tests::Bytes;
-use super::*;
+use super::{flow_tests::Random, tests::Bytes, *};
 
 /// An instruction that leads to an address, or has it as a constant, to stand at `at`.
 fn leading(random: &mut Random, at: usize, to: usize) -> Vec<u8> {

@@ -1,8 +1,12 @@
 //! The code of a file that is not mapped, or not yet.
 
-use super::memory::{Memory, WINDOW};
-use super::object::Layout;
-use super::{Code, Scratch, Site, object, sites};
+use super::{
+	Code, Scratch, Site,
+	memory::{Memory, WINDOW},
+	object,
+	object::Layout,
+	sites,
+};
 use crate::{range::Range, sys};
 
 /// Most segments of an object.

@@ -5,9 +5,12 @@
 //! followed through all instructions, jumps and loops until nothing changes. Where code may come to from elsewhere
 //! ([`Flow::enter`]) nothing is known; so too where no way leads that is understood.
 
-use super::instruction::{Instruction, LONGEST};
-use super::value::Registers;
-use super::{Call, is_own};
+use super::{
+	Call,
+	instruction::{Instruction, LONGEST},
+	is_own,
+	value::Registers,
+};
 
 /// Longest part looked through.
 pub const PART: usize = 128 << 10;

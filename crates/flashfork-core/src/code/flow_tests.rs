@@ -1,7 +1,9 @@
 //! Random small functions, executed step by step, against what the flow through them says.
 
-use super::value::{RAX, RDX};
-use super::*;
+use super::{
+	value::{RAX, RDX},
+	*,
+};
 
 /// One instruction of a random function.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,24 @@
 //! Code that is mapped, or becomes executable, while memory is sealed.
 
-use super::own::{Own, first, first_generated};
-use super::{Call, Code, Kind, Scratch, file};
-use super::{memory::WINDOW, remembered::CODE, versions::Known};
-use crate::outcome::{Error, Outcome, Step};
-use crate::session::{self, Wait};
-use crate::sys::{self, PAGE, PROT_READ, Result, Status};
-use crate::threads::{alone, errand};
+use super::{
+	Call, Code, Kind, Scratch, file,
+	memory::WINDOW,
+	own::{Own, first, first_generated},
+	remembered::CODE,
+	versions::Known,
+};
 use crate::{
-	answers::anonymous, arena::Arena, never_seal::Reason, proc::vma, range::Range, stack::roomy, state::STATE,
+	answers::anonymous,
+	arena::Arena,
+	never_seal::Reason,
+	outcome::{Error, Outcome, Step},
+	proc::vma,
+	range::Range,
+	session::{self, Wait},
+	stack::roomy,
+	state::STATE,
+	sys::{self, PAGE, PROT_READ, Result, Status},
+	threads::{alone, errand},
 };
 
 /// Before a file is mapped to be executed, or a mapping of it becomes executable. Where it has system calls of its own

@@ -1,7 +1,10 @@
 //! A file of which code is mapped, as the list of mappings tells of it.
 
-use crate::sys::{PROT_EXEC, PROT_READ};
-use crate::{proc::vma::Vma, range::Range};
+use crate::{
+	proc::vma::Vma,
+	range::Range,
+	sys::{PROT_EXEC, PROT_READ},
+};
 use core::ffi::CStr;
 
 /// Executable ranges of one object.

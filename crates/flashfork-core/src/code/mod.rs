@@ -29,8 +29,7 @@ mod value;
 mod versions;
 mod ways;
 
-use crate::range::Range;
-use crate::{scratch, sys};
+use crate::{range::Range, scratch, sys};
 use core::ops::ControlFlow;
 use decode::Line;
 use distances::Lookup;

@@ -1,10 +1,16 @@
 //! The calling process's own memory, as code looked through.
 
-use super::memory::{Memory, WINDOW};
-use super::remembered::CODE;
-use super::{Call, Code, Kind, Scratch, layout, sites};
-use crate::sys::{self, PAGE, Result};
-use crate::{calls::stub::is_stub, range::Range};
+use super::{
+	Call, Code, Kind, Scratch, layout,
+	memory::{Memory, WINDOW},
+	remembered::CODE,
+	sites,
+};
+use crate::{
+	calls::stub::is_stub,
+	range::Range,
+	sys::{self, PAGE, Result},
+};
 
 /// Pages known to be there, each in its own place by its number.
 const PAGES: usize = 1024;

@@ -4,17 +4,26 @@
 //! ([`super::versions`]). The mappings are read as a whole only when there is something else among them, or such a file
 //! has changed. docs/SYSTEM_CALLS.md says what is remembered.
 
-use super::mapped::{Object, part};
-use super::own::{Own, first, first_generated, stubs_in};
-use super::remembered::{CODE, Culprit};
-use super::versions::{Known, VERSIONS};
-use super::{Call, Code, Scratch, layout};
-use crate::proc::lookup::{self, Wanted};
-use crate::proc::pagemap::{Pagemap, Which};
-use crate::proc::vma::{self, Vma};
-use crate::range::{Range, subtract};
-use crate::sys::{self, Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result, Status};
-use crate::{arena::Arena, never_seal::Reason, proc::scan::Region, threads::alone};
+use super::{
+	Call, Code, Scratch, layout,
+	mapped::{Object, part},
+	own::{Own, first, first_generated, stubs_in},
+	remembered::{CODE, Culprit},
+	versions::{Known, VERSIONS},
+};
+use crate::{
+	arena::Arena,
+	never_seal::Reason,
+	proc::{
+		lookup::{self, Wanted},
+		pagemap::{Pagemap, Which},
+		scan::Region,
+		vma::{self, Vma},
+	},
+	range::{Range, subtract},
+	sys::{self, Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result, Status},
+	threads::alone,
+};
 use core::{cell::RefCell, ffi::CStr, sync::atomic::Ordering::Relaxed};
 
 /// The caller answers for the system calls of a file, as it is now at this path: it is not looked at. `ENOSPC` for more

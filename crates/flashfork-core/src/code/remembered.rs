@@ -1,10 +1,15 @@
 //! What the engine remembers of code.
 
-use super::versions::{VERSIONS, Versions};
-use super::{Call, Scratch};
-use crate::name::{NAME, Name};
-use crate::sys::{Errno, Result, Status};
-use crate::{apart::Apart, range::Range};
+use super::{
+	Call, Scratch,
+	versions::{VERSIONS, Versions},
+};
+use crate::{
+	apart::Apart,
+	name::{NAME, Name},
+	range::Range,
+	sys::{Errno, Result, Status},
+};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// What is remembered, of this process and of those it was forked from.

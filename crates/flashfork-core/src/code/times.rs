@@ -1,10 +1,16 @@
 //! What looking through code takes.
 
-use super::process::{NEVER, look};
-use super::remembered::CODE;
-use crate::outcome::{Error, Outcome, Step};
-use crate::session::{self, Wait};
-use crate::{calls, filter::trial, sys};
+use super::{
+	process::{NEVER, look},
+	remembered::CODE,
+};
+use crate::{
+	calls,
+	filter::trial,
+	outcome::{Error, Outcome, Step},
+	session::{self, Wait},
+	sys,
+};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Forgets what was found in files: the next look sees all of them for the first time.

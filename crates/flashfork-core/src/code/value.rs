@@ -1,7 +1,6 @@
 //! What is known of the registers at one place of code: the little that tells harmless system calls from others.
 
-use super::instruction::Instruction;
-use super::{CALLS, Call, MMAP, MPROTECT, PKEY_MPROTECT};
+use super::{CALLS, Call, MMAP, MPROTECT, PKEY_MPROTECT, instruction::Instruction};
 use crate::sys::PROT_EXEC;
 
 /// The values that a register may have, as far as a system call makes a difference between them: the properties that

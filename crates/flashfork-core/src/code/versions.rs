@@ -1,10 +1,14 @@
 //! Versions of files whose code was looked through, and what was found.
 
 use super::Call;
-use crate::range::Range;
-use crate::sys::{O_DIRECTORY, O_PATH, Result, Status, close, open, status, status_at};
-use core::ffi::CStr;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::{
+	range::Range,
+	sys::{O_DIRECTORY, O_PATH, Result, Status, close, open, status, status_at},
+};
+use core::{
+	ffi::CStr,
+	sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
 
 /// How many are remembered.
 pub const VERSIONS: usize = 512;

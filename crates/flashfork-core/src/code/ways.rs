@@ -1,10 +1,15 @@
 //! All ways into one part of the code, for the flow through it.
 
-use super::flow::{Flow, PART, TooMuch};
-use super::memory::{Memory, WINDOW};
-use super::object::{self, Function};
-use super::{Code, is_instruction, tables};
-use super::{entries::Way, instruction::Instruction};
+use super::{
+	Code,
+	entries::Way,
+	flow::{Flow, PART, TooMuch},
+	instruction::Instruction,
+	is_instruction,
+	memory::{Memory, WINDOW},
+	object::{self, Function},
+	tables,
+};
 use crate::range::Range;
 
 /// Most addresses that one part names.

@@ -8,10 +8,18 @@
 
 pub(crate) mod trial;
 
-use crate::outcome::{Error, Step};
-use crate::sys::{self, Errno};
-use crate::threads::errand::{self, Who};
-use crate::{never_seal::Reason, proc::text::field, stack::roomy, state::STATE, threads::table};
+use crate::{
+	never_seal::Reason,
+	outcome::{Error, Step},
+	proc::text::field,
+	stack::roomy,
+	state::STATE,
+	sys::{self, Errno},
+	threads::{
+		errand::{self, Who},
+		table,
+	},
+};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 

@@ -1,14 +1,20 @@
 //! What a child under a filter tries: all that the engine does.
 
 use super::{ALLOWED, NAMELESS, UNTRIED, end_in_silence, know_trial};
-use crate::answers::{advise, exec};
-use crate::seal::{What, seal_for_policy};
-use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
-use crate::threads::errand::{self, Who};
-use crate::threads::{self, Threads};
 use crate::{
-	never_seal::Reason, outcome::Error, policy::own, proc::directory, range::Range, seal::refills::drop_refills,
-	seal::unseal::unseal, state::STATE,
+	answers::{advise, exec},
+	never_seal::Reason,
+	outcome::Error,
+	policy::own,
+	proc::directory,
+	range::Range,
+	seal::{What, refills::drop_refills, seal_for_policy, unseal::unseal},
+	state::STATE,
+	sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE},
+	threads::{
+		self, Threads,
+		errand::{self, Who},
+	},
 };
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;

@@ -1,11 +1,17 @@
 //! What clones could not be given, because they are forked from the maker, which the main thread has made, and all
 //! their threads from one. What the program must have kept since it was started its keeper looks at.
 
-use super::unfit::{Fit, Unfit, What};
-use super::{frozen::Frozen, raw::call};
-use crate::proc::text::{ProcPath, decimal, read_file, words};
-use crate::sys::{self, Result};
-use crate::{state::STATE, threads::alone};
+use super::{
+	frozen::Frozen,
+	raw::call,
+	unfit::{Fit, Unfit, What},
+};
+use crate::{
+	proc::text::{ProcPath, decimal, read_file, words},
+	state::STATE,
+	sys::{self, Result},
+	threads::alone,
+};
 use syscalls::Sysno;
 
 /// Namespaces in which a process, or a thread, may be by itself.

@@ -1,14 +1,16 @@
 //! What a thread has that only it can ask, and clones have from the maker: it must have the same. And a sandbox, in
 //! which the maker could not do its work.
 
-use super::frozen::{ANSWERS, Frozen};
-use super::unfit::{Fit, Unfit, What};
 use super::{
+	frozen::{ANSWERS, Frozen},
 	inject::inject,
 	raw::{call, numeric},
+	unfit::{Fit, Unfit, What},
 };
-use crate::proc::text::{ProcPath, read_file};
-use crate::sys::{self, Errno};
+use crate::{
+	proc::text::{ProcPath, read_file},
+	sys::{self, Errno},
+};
 use syscalls::Sysno;
 
 /// What is asked, and how. The kernel answers by what it returns, or where the question says so.

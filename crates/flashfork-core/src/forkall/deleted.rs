@@ -1,12 +1,16 @@
 //! Files that are open and have no name any more, or never had one (`tmpfile(3)`, `O_TMPFILE`): each clone has a copy,
 //! in the same file system.
 
-use super::frozen::{Entry, Files, Kind, NONE};
-use super::open::{place, under_own_mounts};
-use super::raw::{at, call, into, numeric};
-use super::unfit::{Fit, Unfit, What};
-use crate::proc::text::ProcPath;
-use crate::sys::{self, Errno, Result};
+use super::{
+	frozen::{Entry, Files, Kind, NONE},
+	open::{place, under_own_mounts},
+	raw::{at, call, into, numeric},
+	unfit::{Fit, Unfit, What},
+};
+use crate::{
+	proc::text::ProcPath,
+	sys::{self, Errno, Result},
+};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;

@@ -3,15 +3,25 @@
 //! An eventfd, an epoll set or a pipe that several clones share would wake one of them for what another did: whatever
 //! the program talks to itself by is made anew in each clone.
 
-use super::fdinfo::Info;
-use super::frozen::{DESCRIPTORS, Entry, Files, Frozen, Kind, NONE, Streams};
-use super::open::{duplicate_to, open_again};
-use super::raw::{call, into, numeric};
-use super::unfit::{Fit, Unfit, What};
-use super::{deleted, pairs, sockets};
-use crate::proc::text::{ProcPath, decimal};
-use crate::sys::{self, Errno, Result};
-use crate::{kernel_writers, outcome::Purpose, proc::directory::for_each_entry};
+use super::{
+	deleted,
+	fdinfo::Info,
+	frozen::{DESCRIPTORS, Entry, Files, Frozen, Kind, NONE, Streams},
+	open::{duplicate_to, open_again},
+	pairs,
+	raw::{call, into, numeric},
+	sockets,
+	unfit::{Fit, Unfit, What},
+};
+use crate::{
+	kernel_writers,
+	outcome::Purpose,
+	proc::{
+		directory::for_each_entry,
+		text::{ProcPath, decimal},
+	},
+	sys::{self, Errno, Result},
+};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 

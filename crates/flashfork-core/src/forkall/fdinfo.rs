@@ -1,8 +1,10 @@
 //! What the kernel tells of an open file (`/proc/PID/fdinfo`, proc_pid_fdinfo(5)).
 
 use super::raw::{call, into};
-use crate::proc::text::{Lines, ProcPath, decimal, number, words};
-use crate::sys::Result;
+use crate::{
+	proc::text::{Lines, ProcPath, decimal, number, words},
+	sys::Result,
+};
 use syscalls::Sysno;
 
 /// A file of a set of `epoll(7)`.

@@ -1,8 +1,10 @@
 //! The frame from which a thread goes on: what the kernel would have put on its stack for a signal handler, made of
 //! what ptrace tells, in memory of the maker's. `rt_sigreturn(2)` restores all of it, extended registers among it.
 
-use super::frozen::Thread;
-use super::unfit::{Fit, Unfit, What};
+use super::{
+	frozen::Thread,
+	unfit::{Fit, Unfit, What},
+};
 use crate::sys::{self, Errno};
 use core::arch::x86_64::__cpuid_count;
 

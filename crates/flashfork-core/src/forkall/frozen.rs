@@ -1,10 +1,11 @@
 //! What is known of a program whose threads stand still. Plain data: who finds it out and who makes clones of it are
 //! other files.
 
-use super::fdinfo::{Info, Item};
-use super::trampoline::Trampoline;
-use crate::proc::vma::Flags;
-use crate::range::Range;
+use super::{
+	fdinfo::{Info, Item},
+	trampoline::Trampoline,
+};
+use crate::{proc::vma::Flags, range::Range};
 
 /// Bytes of the maker's stack.
 pub const STACK: usize = 512 * 1024;

@@ -12,11 +12,17 @@
 //! and give up what is alive are told the template's in all other clones: Python's asyncio (before 3.12) forgets that
 //! its loop runs, and ZeroMQ's threads don't wake each other any more.
 
-use super::frozen::{Code, Frozen, Handlers};
-use super::unfit::{Fit, NAME, Unfit, What};
-use super::{counters, linked};
-use crate::sys::{PROT_EXEC, PROT_WRITE};
-use crate::{proc::vma, range::Range};
+use super::{
+	counters,
+	frozen::{Code, Frozen, Handlers},
+	linked,
+	unfit::{Fit, NAME, Unfit, What},
+};
+use crate::{
+	proc::vma,
+	range::Range,
+	sys::{PROT_EXEC, PROT_WRITE},
+};
 
 /// How names of libraries begin: of those whose handler is called, and of those that can't be renewed.
 const CALLED: &[u8] = b"libgnutls.so";

@@ -17,15 +17,21 @@
 //! One that it waits for is known: the kernel's call names it. For some of these glibc has read the thread's number
 //! before it waits, and writes that down as the owner's (nptl/pthread_mutex_lock.c, pthread_mutex_timedlock.c).
 
-use super::frame::{self, register};
-use super::frozen::{Frozen, Thread};
-use super::memory;
-use super::unfit::{Fit, NAME, Unfit, What};
-use crate::proc::pagemap::{Pagemap, Which};
-use crate::proc::scan::Region;
-use crate::proc::vma::{self, Kind};
-use crate::range::{Range, subtract};
-use crate::sys::{self, PROT_READ, PROT_WRITE, Result};
+use super::{
+	frame::{self, register},
+	frozen::{Frozen, Thread},
+	memory,
+	unfit::{Fit, NAME, Unfit, What},
+};
+use crate::{
+	proc::{
+		pagemap::{Pagemap, Which},
+		scan::Region,
+		vma::{self, Kind},
+	},
+	range::{Range, subtract},
+	sys::{self, PROT_READ, PROT_WRITE, Result},
+};
 use syscalls::Sysno;
 
 /// Regions that the kernel tells at a time.

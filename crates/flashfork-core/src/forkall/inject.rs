@@ -101,9 +101,13 @@ fn to_next_stop(waited: i32, tid: i32) -> Result<()> {
 #[cfg(test)]
 mod tests {
 	use super::*;
-	use std::process::Command;
-	use std::time::{Duration, Instant};
-	use std::{env, fs, sync::mpsc, thread};
+	use std::{
+		env, fs,
+		process::Command,
+		sync::mpsc,
+		thread,
+		time::{Duration, Instant},
+	};
 
 	const SEIZE: usize = 0x4206;
 	const INTERRUPT: usize = 0x4207;

@@ -1,12 +1,12 @@
 //! When all is known of it the program itself is needed no more: its memory is the maker's, too. It ends, and takes
 //! nothing along.
 
-use super::frozen::{Frozen, Kind};
-use super::unfit::{Fit, Unfit};
 use super::{
+	frozen::{Frozen, Kind},
 	inject::inject,
 	open::duplicate_to,
 	raw::{call, numeric},
+	unfit::{Fit, Unfit},
 };
 use crate::sys::{self, Result};
 use linux_raw_sys::general as k;

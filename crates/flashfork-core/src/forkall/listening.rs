@@ -1,13 +1,19 @@
 //! Sockets of TCP that listen, which clones share with their template; or, where a caller has brought another socket in
 //! place of one, have for themselves.
 
-use super::frozen::{Entry, Frozen, Kind};
-use super::open::duplicate_to;
-use super::raw::{call, into, numeric};
-use super::sockets::{self, SO_ACCEPTCONN, SO_DOMAIN, SO_PROTOCOL, SO_TYPE, option};
-use crate::proc::directory::for_each_entry;
-use crate::proc::text::{ProcPath, decimal};
-use crate::sys::{self, Errno, Result};
+use super::{
+	frozen::{Entry, Frozen, Kind},
+	open::duplicate_to,
+	raw::{call, into, numeric},
+	sockets::{self, SO_ACCEPTCONN, SO_DOMAIN, SO_PROTOCOL, SO_TYPE, option},
+};
+use crate::{
+	proc::{
+		directory::for_each_entry,
+		text::{ProcPath, decimal},
+	},
+	sys::{self, Errno, Result},
+};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 

@@ -1,13 +1,18 @@
 //! What each stopped thread is.
 
-use super::frame::{self, FRAME, register};
-use super::frozen::{Frozen, Thread};
-use super::inject::inject;
-use super::raw::{call, into};
-use super::unfit::{Fit, Unfit, What};
-use crate::proc::text::{ProcPath, read_file};
-use crate::sys::{self, Result};
-use crate::{range::Range, scratch};
+use super::{
+	frame::{self, FRAME, register},
+	frozen::{Frozen, Thread},
+	inject::inject,
+	raw::{call, into},
+	unfit::{Fit, Unfit, What},
+};
+use crate::{
+	proc::text::{ProcPath, read_file},
+	range::Range,
+	scratch,
+	sys::{self, Result},
+};
 use syscalls::Sysno;
 
 const PTRACE_GETREGS: usize = 12;

@@ -1,11 +1,21 @@
 //! Makes a clone.
 
-use super::frozen::Frozen;
-use super::raw::{at, call, into, numeric};
-use super::thread::{CLOSED, Gate, OPEN, STACK};
-use super::{memory, renew, timers};
-use crate::sys::{self, Errno, Result};
-use crate::{answers::exec, policy::POLICY, scratch, state::STATE, threads::table};
+use super::{
+	frozen::Frozen,
+	memory,
+	raw::{at, call, into, numeric},
+	renew,
+	thread::{CLOSED, Gate, OPEN, STACK},
+	timers,
+};
+use crate::{
+	answers::exec,
+	policy::POLICY,
+	scratch,
+	state::STATE,
+	sys::{self, Errno, Result},
+	threads::table,
+};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;

@@ -1,14 +1,25 @@
 //! The process that makes the clones, and what it keeps.
 
-use super::frozen::{Frozen, STACK};
 use super::{
-	alike, attributes, descriptors, generators, held, look, memory, pairs, pending, rest, settings, signalled, stop,
-	timers,
+	alike, attributes, descriptors,
+	frozen::{Frozen, STACK},
+	generators, held, look, memory, pairs, pending,
+	raw::behind_number,
+	rest, settings, signalled, stop, timers,
+	trampoline::Trampoline,
+	unfit::Fit,
 };
-use super::{raw::behind_number, trampoline::Trampoline, unfit::Fit};
-use crate::proc::text::{decimal, read_file};
-use crate::sys::{self, Result};
-use crate::{outcome::Pages, proc::vma, range::Range, report::Sealed, scratch};
+use crate::{
+	outcome::Pages,
+	proc::{
+		text::{decimal, read_file},
+		vma,
+	},
+	range::Range,
+	report::Sealed,
+	scratch,
+	sys::{self, Result},
+};
 use linux_raw_sys::general as k;
 
 /// Prepares what the maker of this process's clones will be made by: gives the address of a [`Trampoline`]. To be

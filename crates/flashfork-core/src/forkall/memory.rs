@@ -1,10 +1,15 @@
 //! Memory of which a fork would not give a clone its own.
 
-use super::frozen::{Frozen, LeftOut, Mapping, Shared};
-use super::unfit::{Fit, Unfit, What};
-use crate::proc::vma::{self, Kind, Vma};
-use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PAGE, PROT_READ, PROT_WRITE, Result};
-use crate::{never_seal::Reason, range::Range};
+use super::{
+	frozen::{Frozen, LeftOut, Mapping, Shared},
+	unfit::{Fit, Unfit, What},
+};
+use crate::{
+	never_seal::Reason,
+	proc::vma::{self, Kind, Vma},
+	range::Range,
+	sys::{self, Errno, MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PAGE, PROT_READ, PROT_WRITE, Result},
+};
 use linux_raw_sys::general as k;
 
 /// Most bytes of shared anonymous memory, which each clone copies.

@@ -2,8 +2,10 @@
 //! are listed, and a socket says of each whether it is a member.
 
 use super::raw::{call, into};
-use crate::proc::text::{Lines, number, words};
-use crate::sys::{Errno, Result};
+use crate::{
+	proc::text::{Lines, number, words},
+	sys::{Errno, Result},
+};
 use core::ffi::CStr;
 use syscalls::Sysno;
 
@@ -104,8 +106,10 @@ fn has_joined(fd: i32, family: &Family, group: &Group) -> Result<bool> {
 #[cfg(test)]
 mod tests {
 	use super::*;
-	use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
-	use std::os::fd::AsRawFd;
+	use std::{
+		net::{Ipv4Addr, Ipv6Addr, UdpSocket},
+		os::fd::AsRawFd,
+	};
 
 	#[test]
 	fn a_socket_is_known_to_be_a_member() {

@@ -1,9 +1,13 @@
 //! New open files, and how they take the places of old ones.
 
-use super::frozen::{Entry, PATH};
-use super::raw::numeric;
-use crate::proc::text::ProcPath;
-use crate::sys::{self, Errno, Result};
+use super::{
+	frozen::{Entry, PATH},
+	raw::numeric,
+};
+use crate::{
+	proc::text::ProcPath,
+	sys::{self, Errno, Result},
+};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;

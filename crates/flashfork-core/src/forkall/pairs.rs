@@ -1,10 +1,12 @@
 //! Pipes and pairs of sockets by which the program talks to itself, made anew with what is in them.
 
-use super::frozen::{Entry, Files, Kind, NONE};
-use super::open::{duplicate_to, place, set_flags};
-use super::raw::{at, call, into, numeric};
-use super::sockets::{self, UNREAD};
-use super::unfit::{Fit, Unfit, What};
+use super::{
+	frozen::{Entry, Files, Kind, NONE},
+	open::{duplicate_to, place, set_flags},
+	raw::{at, call, into, numeric},
+	sockets::{self, UNREAD},
+	unfit::{Fit, Unfit, What},
+};
 use crate::sys::{self, Errno, Result};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;

@@ -1,8 +1,10 @@
 //! Signals that have been sent and not been taken.
 
-use super::frozen::{Frozen, INFO, Pending, Sent};
-use super::raw::call;
-use super::unfit::{Fit, Unfit, What};
+use super::{
+	frozen::{Frozen, INFO, Pending, Sent},
+	raw::call,
+	unfit::{Fit, Unfit, What},
+};
 use crate::sys::{self, Result};
 use syscalls::Sysno;
 

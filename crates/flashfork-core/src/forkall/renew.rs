@@ -1,9 +1,13 @@
 //! In a clone: what it must have for itself takes the place of what its template has.
 
-use super::frozen::{Entry, Files, Frozen, Kind};
-use super::open::{duplicate_to, open_again, place, set_flags};
-use super::raw::{call, into, numeric};
-use super::{deleted, pairs, sockets};
+use super::{
+	deleted,
+	frozen::{Entry, Files, Frozen, Kind},
+	open::{duplicate_to, open_again, place, set_flags},
+	pairs,
+	raw::{call, into, numeric},
+	sockets,
+};
 use crate::sys::{self, Result};
 use syscalls::Sysno;
 

@@ -4,15 +4,19 @@
 //! a thread is stopped in it, as it does for a signal. So its clones enter the call again for the rest, and return with
 //! both. Errors of the rest are told by the next call, as the kernel has it.
 
-use super::descriptors::{FIFO, FILE, identity, is_source};
-use super::frame::{self, register};
-use super::frozen::{Entry, Files, Frozen, Kind, NONE, Rest, Thread};
-use super::pairs::{is_at_end, waiting};
-use super::raw::{behind_number, call, into};
-use super::sockets;
-use super::unfit::{Fit, Unfit, What};
-use crate::scratch;
-use crate::sys::{self, Errno, Result};
+use super::{
+	descriptors::{FIFO, FILE, identity, is_source},
+	frame::{self, register},
+	frozen::{Entry, Files, Frozen, Kind, NONE, Rest, Thread},
+	pairs::{is_at_end, waiting},
+	raw::{behind_number, call, into},
+	sockets,
+	unfit::{Fit, Unfit, What},
+};
+use crate::{
+	scratch,
+	sys::{self, Errno, Result},
+};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 

@@ -5,11 +5,16 @@
 //! thread, with that thread's credentials, capabilities, filters and sandboxes. What is told from inside (the address
 //! of a [`Trampoline`]) may be false: then the program does with its own rights what it could do anyway.
 
-use super::raw::{into, numeric};
-use super::unfit::{Fit, Unfit, What};
-use super::{inject::inject_at, trampoline::Trampoline};
-use crate::sys::{self, Errno};
-use crate::threads::status::{self, Condition, Patience};
+use super::{
+	inject::inject_at,
+	raw::{into, numeric},
+	trampoline::Trampoline,
+	unfit::{Fit, Unfit, What},
+};
+use crate::{
+	sys::{self, Errno},
+	threads::status::{self, Condition, Patience},
+};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 

@@ -1,11 +1,15 @@
 //! What the program has set for itself: its clones keep it if the program was stopped without knowing of them.
 
-use super::alike::line;
-use super::frozen::{Frozen, PATH, Settings};
-use super::raw::{call, into};
-use super::unfit::{Fit, Unfit, What};
-use crate::proc::text::{ProcPath, read_file};
-use crate::sys;
+use super::{
+	alike::line,
+	frozen::{Frozen, PATH, Settings},
+	raw::{call, into},
+	unfit::{Fit, Unfit, What},
+};
+use crate::{
+	proc::text::{ProcPath, read_file},
+	sys,
+};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 

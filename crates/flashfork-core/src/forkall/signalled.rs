@@ -2,9 +2,11 @@
 //! have, and the handler runs first (signal(7), "Interruption of system calls and library functions by signal
 //! handlers").
 
-use super::frame::{self, register};
-use super::frozen::{Frozen, Thread};
-use super::raw::{call, into};
+use super::{
+	frame::{self, register},
+	frozen::{Frozen, Thread},
+	raw::{call, into},
+};
 use crate::sys::{Errno, Result};
 use syscalls::Sysno;
 

@@ -1,8 +1,10 @@
 //! Which sockets clones can have, and which of them are pairs.
 
-use super::frozen::{Entry, Frozen, Kind};
-use super::raw::{call, into, numeric};
-use super::{multicast, pairs};
+use super::{
+	frozen::{Entry, Frozen, Kind},
+	multicast, pairs,
+	raw::{call, into, numeric},
+};
 use crate::sys::{self, Errno, Result};
 use syscalls::Sysno;
 

@@ -1,12 +1,18 @@
 //! Stops all threads of a program, for good.
 
-use super::frozen::{Frozen, THREADS};
-use super::pending;
-use super::unfit::{Fit, Unfit, What};
-use crate::proc::directory::for_each_entry;
-use crate::proc::text::{ProcPath, decimal, read_file};
-use crate::sys::{self, Errno};
-use crate::threads::status::{self, Condition, Patience};
+use super::{
+	frozen::{Frozen, THREADS},
+	pending,
+	unfit::{Fit, Unfit, What},
+};
+use crate::{
+	proc::{
+		directory::for_each_entry,
+		text::{ProcPath, decimal, read_file},
+	},
+	sys::{self, Errno},
+	threads::status::{self, Condition, Patience},
+};
 
 const PTRACE_SEIZE: usize = 0x4206;
 const PTRACE_INTERRUPT: usize = 0x4207;

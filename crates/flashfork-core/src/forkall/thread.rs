@@ -1,7 +1,9 @@
 //! What is known of a thread, and how a clone makes it.
 
-use super::frozen::{CPUS, Pending, Thread};
-use super::raw::{CloneArguments, at, call, into, start};
+use super::{
+	frozen::{CPUS, Pending, Thread},
+	raw::{CloneArguments, at, call, into, start},
+};
 use crate::sys::{self, Result};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;

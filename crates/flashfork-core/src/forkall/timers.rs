@@ -1,11 +1,15 @@
 //! POSIX timers and interval timers, which a fork leaves out.
 
-use super::frozen::{Frozen, TIMERS, Timer};
-use super::inject::inject;
-use super::raw::{at, call, into};
-use super::unfit::{Fit, Unfit, What};
-use crate::proc::text::{Lines, ProcPath, decimal, number};
-use crate::sys::{self, Result};
+use super::{
+	frozen::{Frozen, TIMERS, Timer},
+	inject::inject,
+	raw::{at, call, into},
+	unfit::{Fit, Unfit, What},
+};
+use crate::{
+	proc::text::{Lines, ProcPath, decimal, number},
+	sys::{self, Result},
+};
 use linux_raw_sys::general::CLOCK_PROCESS_CPUTIME_ID;
 use syscalls::Sysno;
 

@@ -7,11 +7,18 @@
 
 pub(crate) mod known;
 
-use crate::proc::text::{ProcPath, decimal, field, read_file};
-use crate::proc::vma::{Kind, Vma};
-use crate::sys::{self, Errno, Result};
 use crate::{
-	name::DEVICE, never_seal::Reason, outcome::Purpose, proc::directory::for_each_entry, region::watch, state::STATE,
+	name::DEVICE,
+	never_seal::Reason,
+	outcome::Purpose,
+	proc::{
+		directory::for_each_entry,
+		text::{ProcPath, decimal, field, read_file},
+		vma::{Kind, Vma},
+	},
+	region::watch,
+	state::STATE,
+	sys::{self, Errno, Result},
 };
 use known::{HARMLESS_MAPPINGS, of_device, of_family, of_target};
 

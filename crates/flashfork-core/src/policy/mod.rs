@@ -11,7 +11,12 @@ mod model;
 pub(crate) mod own;
 mod refills;
 
-use crate::{apart::Apart, outcome::Outcome, seal::generations::Memfds, seal::refills::Dropped, stats::Timed};
+use crate::{
+	apart::Apart,
+	outcome::Outcome,
+	seal::{generations::Memfds, refills::Dropped},
+	stats::Timed,
+};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// How clones are made.

@@ -1,7 +1,10 @@
 //! The rule against a model of what forks, faults and seals cost, over a grid: how far it is ever from the best choice.
 
 use super::{Act, Engine, Policy, Process};
-use crate::{outcome::Outcome, seal::generations::Memfds, seal::refills::Dropped};
+use crate::{
+	outcome::Outcome,
+	seal::{generations::Memfds, refills::Dropped},
+};
 use core::cell::Cell;
 
 /// Costs in nanoseconds. `docs/FIGURES.md` has those of the first host; the second is three times as fast at page

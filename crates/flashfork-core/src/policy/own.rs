@@ -1,10 +1,18 @@
 //! The calling process, as the policy asks about it.
 
 use super::{Process, UNTOLD};
-use crate::proc::text::{decimal, words};
-use crate::threads::errand::{self, Who};
-use crate::threads::{self, table};
-use crate::{outcome::Purpose, seal::generations::Memfds, seal::vain, state::STATE, sys};
+use crate::{
+	outcome::Purpose,
+	proc::text::{decimal, words},
+	seal::{generations::Memfds, vain},
+	state::STATE,
+	sys,
+	threads::{
+		self,
+		errand::{self, Who},
+		table,
+	},
+};
 
 /// See the module.
 pub struct Own;

@@ -4,8 +4,7 @@
 //! since refills were last dropped, and what dropping and reading again take. What forks need is what the first ones
 //! have shown after the last time, written pages included.
 
-use super::forecast::THERE_AND_BACK;
-use super::{Num, SEALED_FORK_NS};
+use super::{Num, SEALED_FORK_NS, forecast::THERE_AND_BACK};
 use crate::{seal::refills::Dropped, sys::PAGE};
 
 /// What dropping and reading again are taken to cost until it was done, in nanoseconds.

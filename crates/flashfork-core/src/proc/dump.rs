@@ -5,10 +5,15 @@
 //! away before ([`crate::answers::exec`]), and where that could not be, the shim does it there.
 
 use super::text::{number, read_file};
-use crate::sys::{self, Errno, Result};
-use crate::{apart::Apart, state::STATE};
-use core::ffi::CStr;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::{
+	apart::Apart,
+	state::STATE,
+	sys::{self, Errno, Result},
+};
+use core::{
+	ffi::CStr,
+	sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 const FILTER: &CStr = c"/proc/self/coredump_filter";
 

@@ -3,10 +3,15 @@
 //! `PROCMAP_QUERY` (Linux 6.11, an ioctl of `/proc/PID/maps`) finds the next VMA of a file in one call. Older kernels:
 //! the whole list as text, up to the end of the range.
 
-use super::text;
-use super::vma::{self, Vma};
-use crate::sys::{self, Errno, PROT_EXEC, Result};
-use crate::{arena::Arena, range::Range};
+use super::{
+	text,
+	vma::{self, Vma},
+};
+use crate::{
+	arena::Arena,
+	range::Range,
+	sys::{self, Errno, PROT_EXEC, Result},
+};
 
 /// `struct procmap_query` of linux/fs.h.
 #[repr(C)]

@@ -4,10 +4,14 @@
 //! sparse VMA of terabytes costs milliseconds. Older kernels: `/proc/self/pagemap`, 8 bytes for every page
 //! (Documentation/admin-guide/mm/pagemap.rst).
 
-use super::scan::{self, Ask, Region};
-use super::text;
-use crate::range::Range;
-use crate::sys::{self, Errno, PAGE, Result};
+use super::{
+	scan::{self, Ask, Region},
+	text,
+};
+use crate::{
+	range::Range,
+	sys::{self, Errno, PAGE, Result},
+};
 
 /// Which pages are looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,9 @@
 //! `PAGEMAP_SCAN` (Linux 6.7, `ioctl_pagemap_scan(2)`): runs of pages, by what the page table says of them.
 
-use crate::range::Range;
-use crate::sys::{self, Errno, Result};
+use crate::{
+	range::Range,
+	sys::{self, Errno, Result},
+};
 
 const PAGEMAP_SCAN: usize = 0xc060_6610; // _IOWR('f', 16, struct pm_scan_arg)
 const WP_MATCHING: u64 = 1;

@@ -1,8 +1,10 @@
 //! One virtual memory area as `/proc/self/smaps` describes it (`proc_pid_smaps(5)`).
 
 use super::text::{Lines, decimal, number, words};
-use crate::range::Range;
-use crate::sys::{self, Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
+use crate::{
+	range::Range,
+	sys::{self, Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result},
+};
 use core::ffi::CStr;
 
 /// Every memfd of the engine is named with this prefix and [`NUMBER`] digits, so that maps explain themselves and a

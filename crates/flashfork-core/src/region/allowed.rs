@@ -6,11 +6,15 @@
 //! Where they can't be, it drops.
 
 use super::Region;
-use crate::filter::{self, end_in_silence, trial};
-use crate::outcome::{Outcome, Pages};
-use crate::session::{self, Wait};
-use crate::threads::{exclusive, table};
-use crate::{calls, state::STATE, sys};
+use crate::{
+	calls,
+	filter::{self, end_in_silence, trial},
+	outcome::{Outcome, Pages},
+	session::{self, Wait},
+	state::STATE,
+	sys,
+	threads::{exclusive, table},
+};
 use core::sync::atomic::Ordering::SeqCst;
 
 /// Asked once, when a region is sealed.

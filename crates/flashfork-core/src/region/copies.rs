@@ -1,8 +1,11 @@
 //! Which pages are copies of the process's own, as far as that was found out; and when it is time to look which of them
 //! are still written.
 
-use crate::sys::{self, PAGE, Result};
-use crate::{range::Range, scratch};
+use crate::{
+	range::Range,
+	scratch,
+	sys::{self, PAGE, Result},
+};
 
 /// As many pages may be copied in vain without a thought.
 const FEW: usize = 192;

@@ -20,12 +20,20 @@ mod written;
 
 pub use choice::Way;
 
-use crate::seal::copy::{CHUNK, Window};
-use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PAGE};
-use crate::sys::{PROT_NONE, PROT_READ, PROT_WRITE, RLIMIT_FSIZE, Result};
 use crate::{
-	outcome::Pages, proc::headroom::Limits, range::Range, seal::limits::SLACK, seal::limits::ThpAllowed,
-	seal::remap::ATTEMPTS, state::STATE,
+	outcome::Pages,
+	proc::headroom::Limits,
+	range::Range,
+	seal::{
+		copy::{CHUNK, Window},
+		limits::{SLACK, ThpAllowed},
+		remap::ATTEMPTS,
+	},
+	state::STATE,
+	sys::{
+		self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PAGE, PROT_NONE,
+		PROT_READ, PROT_WRITE, RLIMIT_FSIZE, Result,
+	},
 };
 use choice::Choice;
 use linux_raw_sys::general as k;

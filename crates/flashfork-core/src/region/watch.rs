@@ -9,10 +9,15 @@
 //!
 //! The list of them lies apart: a restore of the process leaves it, as it leaves descriptors open.
 
-use crate::sys::{self, Errno, Result};
-use crate::{apart::Apart, range::Range};
-use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use crate::{
+	apart::Apart,
+	range::Range,
+	sys::{self, Errno, Result},
+};
+use core::{
+	ffi::CStr,
+	sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst},
+};
 use linux_raw_sys::general as k;
 
 /// Most regions watched at a time.

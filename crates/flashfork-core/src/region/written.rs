@@ -13,14 +13,25 @@
 //! region is mapped now. Whatever can't be done is an error, on which the caller drops everything, which is right at
 //! any time.
 
-use super::copies::{Copies, Vain};
-use super::watch::WATCHED;
-use crate::proc::lookup::{self, Wanted};
-use crate::proc::scan::{self, Ask, FILE, HUGE_PAGE, PRESENT, Region, SWAPPED, WRITTEN, ZERO};
-use crate::sys::{self, Errno, PAGE, PROT_READ, PROT_WRITE, Result, Status};
-use crate::{proc::text, proc::vma::Vma, range::Range, state::STATE};
-use core::arch::asm;
-use core::arch::x86_64::{__cpuid, __cpuid_count};
+use super::{
+	copies::{Copies, Vain},
+	watch::WATCHED,
+};
+use crate::{
+	proc::{
+		lookup::{self, Wanted},
+		scan::{self, Ask, FILE, HUGE_PAGE, PRESENT, Region, SWAPPED, WRITTEN, ZERO},
+		text,
+		vma::Vma,
+	},
+	range::Range,
+	state::STATE,
+	sys::{self, Errno, PAGE, PROT_READ, PROT_WRITE, Result, Status},
+};
+use core::arch::{
+	asm,
+	x86_64::{__cpuid, __cpuid_count},
+};
 use linux_raw_sys::general as k;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -15,14 +15,23 @@
 //! An unseal looks at those pages alone that were written since the seal: nobody can write into a page of the memfd,
 //! because whoever gets hold of a page to write to it makes it the mapping's own first.
 
-use super::kept::{BLOCK, Kept, Pages};
-use super::properties::is_guard;
-use super::remap::{self, ATTEMPTS};
-use crate::proc::pagemap::{Pagemap, Which};
-use crate::sys::{
-	self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE, Result,
+use super::{
+	kept::{BLOCK, Kept, Pages},
+	properties::is_guard,
+	remap::{self, ATTEMPTS},
 };
-use crate::{proc::scan::Region, range::Range, state::STATE};
+use crate::{
+	proc::{
+		pagemap::{Pagemap, Which},
+		scan::Region,
+	},
+	range::Range,
+	state::STATE,
+	sys::{
+		self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE,
+		Result,
+	},
+};
 use linux_raw_sys::general as k;
 
 /// Bytes that a seal replaces at a time where it compares them: nothing is mapped there for some tens of microseconds.

@@ -6,10 +6,12 @@
 //! given back, as for 2 MB that it has just used. Small pages are those that the seal frees as it goes on.
 
 use super::aside::STEP;
-use crate::range::Range;
-use crate::sys::{
-	self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PAGE, PROT_NONE, PROT_READ,
-	PROT_WRITE, Result,
+use crate::{
+	range::Range,
+	sys::{
+		self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PAGE, PROT_NONE,
+		PROT_READ, PROT_WRITE, Result,
+	},
 };
 use linux_raw_sys::general as k;
 

@@ -10,12 +10,19 @@
 //! gives them on request alone (madvise(2)). Who has forbidden himself huge pages (`PR_SET_THP_DISABLE`) gets none.
 
 use super::{offset, unseal};
-use crate::arena::{Arena, Run};
-use crate::proc::lookup::{self, Wanted};
-use crate::proc::pagemap::{Pagemap, Which};
-use crate::proc::scan::{self, Ask, Region};
-use crate::sys::{self, Errno, HUGE, Result};
-use crate::{apart::Apart, outcome::Error, proc::vma::Kind, range::Range};
+use crate::{
+	apart::Apart,
+	arena::{Arena, Run},
+	outcome::Error,
+	proc::{
+		lookup::{self, Wanted},
+		pagemap::{Pagemap, Which},
+		scan::{self, Ask, Region},
+		vma::Kind,
+	},
+	range::Range,
+	sys::{self, Errno, HUGE, Result},
+};
 use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// Most groups of neighbours. What is beyond stays sealed.

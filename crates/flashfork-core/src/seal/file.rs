@@ -15,10 +15,18 @@
 //! the number of namespaces that it may have; who kills the program finds one adopted.
 
 use super::offset;
-use crate::sys::{self, Errno, HUGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
-use crate::{apart::Apart, arena::Run, filter, proc::vma, range::Range};
-use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use crate::{
+	apart::Apart,
+	arena::Run,
+	filter,
+	proc::vma,
+	range::Range,
+	sys::{self, Errno, HUGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result},
+};
+use core::{
+	ffi::CStr,
+	sync::atomic::{AtomicBool, Ordering::SeqCst},
+};
 
 /// Least bytes in blocks of 2 MB for which a mount is worth it, which takes as long as sealing some hundred KB.
 const LEAST: usize = 16 << 20;

@@ -1,10 +1,16 @@
 //! The plan of a seal, where there may be too many generations for one more.
 
-use super::generations::{MAX_GENERATIONS, MAX_PARTS};
-use super::vetted::VETTED;
-use super::{limits, plan, unseal};
-use crate::outcome::{Error, Step};
-use crate::{arena::Arena, never_seal::Reason, threads::pauses::Pauses};
+use super::{
+	generations::{MAX_GENERATIONS, MAX_PARTS},
+	limits, plan, unseal,
+	vetted::VETTED,
+};
+use crate::{
+	arena::Arena,
+	never_seal::Reason,
+	outcome::{Error, Step},
+	threads::pauses::Pauses,
+};
 
 /// Makes the plan; says whether it folds all generations into one.
 pub fn plan_or_fold(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<bool, Error> {

@@ -1,8 +1,10 @@
 //! Old pages that stay until they have been compared once more ([`super::aside`]).
 
 use super::remap::ATTEMPTS;
-use crate::range::Range;
-use crate::sys::{self, Errno, HUGE, PAGE, PROT_READ, PROT_WRITE, Result};
+use crate::{
+	range::Range,
+	sys::{self, Errno, HUGE, PAGE, PROT_READ, PROT_WRITE, Result},
+};
 use core::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
 /// Bytes that an unseal replaces at a time: a 2 MB page of anonymous memory moves in one piece or in 512.

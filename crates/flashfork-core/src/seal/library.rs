@@ -18,16 +18,27 @@
 //! the loader would map it.
 
 use super::{limits, offset};
-use crate::arena::{Arena, Run};
-use crate::calls::object::{Object, Reader};
-use crate::proc::lookup::{self, Wanted};
-use crate::proc::vma::{self, Kind, Vma};
-use crate::sys::{
-	self, Errno, MAP_FIXED, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE, Result, Status,
+use crate::{
+	apart::Apart,
+	arena::{Arena, Run},
+	calls::{
+		found::Part,
+		object::{Object, Reader},
+	},
+	never_seal,
+	proc::{
+		lookup::{self, Wanted},
+		vma::{self, Kind, Vma},
+	},
+	range::Range,
+	scratch, snapshot,
+	state::STATE,
+	sys::{self, Errno, MAP_FIXED, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE, Result, Status},
 };
-use crate::{apart::Apart, calls::found::Part, never_seal, range::Range, scratch, snapshot, state::STATE};
-use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use core::{
+	ffi::CStr,
+	sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst},
+};
 use linux_raw_sys::general as k;
 
 /// Least mappings for which it is done, sealed ones among them. That the program's calls are followed leaves a dozen

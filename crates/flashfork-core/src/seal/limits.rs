@@ -1,10 +1,16 @@
 //! Limits and settings of the process that a seal lifts for its own duration, or minds.
 
 use super::offset::FILE_LEN;
-use crate::outcome::{Error, Step};
-use crate::proc::text::{decimal, read_file};
-use crate::sys::{self, RLIMIT_FSIZE, Result};
-use crate::{arena::Arena, never_seal::Reason, proc::headroom::Limits};
+use crate::{
+	arena::Arena,
+	never_seal::Reason,
+	outcome::{Error, Step},
+	proc::{
+		headroom::Limits,
+		text::{decimal, read_file},
+	},
+	sys::{self, RLIMIT_FSIZE, Result},
+};
 
 /// Memory kept free beside what a step takes: page tables, and what others take meanwhile.
 pub const SLACK: u64 = 8 << 20;

@@ -1,15 +1,24 @@
 //! Fills the files of one generation: run by run, chunk by chunk, each step copied and put in place of what it is a
 //! copy of.
 
-use super::aside::{Aside, STEP};
-use super::copy::{self, CHUNK, DEAR, SHORT_CHUNK, Window};
-use super::file::{self, Filled, Mounted};
-use super::{fold::plan_or_fold, limits::SLACK};
-use super::{offset, plan, remap};
-use crate::arena::{Arena, MAX_RUNS, Run};
-use crate::outcome::{Error, Outcome, Pages, Step};
-use crate::sys::{self, Errno, HUGE};
-use crate::{never_seal::Reason, proc::headroom::Limits, range::Range, state::STATE, threads::pauses::Pauses};
+use super::{
+	aside::{Aside, STEP},
+	copy::{self, CHUNK, DEAR, SHORT_CHUNK, Window},
+	file::{self, Filled, Mounted},
+	fold::plan_or_fold,
+	limits::SLACK,
+	offset, plan, remap,
+};
+use crate::{
+	arena::{Arena, MAX_RUNS, Run},
+	never_seal::Reason,
+	outcome::{Error, Outcome, Pages, Step},
+	proc::headroom::Limits,
+	range::Range,
+	state::STATE,
+	sys::{self, Errno, HUGE},
+	threads::pauses::Pauses,
+};
 
 /// Fills them.
 pub(crate) struct Maker<'a> {

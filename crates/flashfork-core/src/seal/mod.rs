@@ -28,11 +28,19 @@ pub(crate) mod vain;
 pub(crate) mod vetted;
 pub(crate) mod witness;
 
-use crate::outcome::{Error, Outcome, Pages, Step};
-use crate::session::{self, Wait};
 use crate::{
-	arena::Arena, calls, code, never_seal::Reason, proc::dump, proc::headroom::Limits, range::Range, report::Sealed,
-	restartable, state::STATE, sys, threads::exclusive, threads::pauses::Pauses,
+	arena::Arena,
+	calls, code,
+	never_seal::Reason,
+	outcome::{Error, Outcome, Pages, Step},
+	proc::{dump, headroom::Limits},
+	range::Range,
+	report::Sealed,
+	restartable,
+	session::{self, Wait},
+	state::STATE,
+	sys,
+	threads::{exclusive, pauses::Pauses},
 };
 use dense::DENSE;
 use file::{Filled, Mounted};

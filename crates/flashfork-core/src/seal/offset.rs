@@ -5,8 +5,11 @@
 //! nothing was sealed there. The top bits remember the advice of the original VMA. All this travels with the mapping
 //! through every split, move and fork, and an unseal finds it in `/proc/thread-self/maps`.
 
-use crate::proc::vma::{Flags, Kind, Vma};
-use crate::{range::Range, sys::HUGE};
+use crate::{
+	proc::vma::{Flags, Kind, Vma},
+	range::Range,
+	sys::HUGE,
+};
 use linux_raw_sys::general as k;
 
 /// Length of every memfd: large enough that no mapping reaches the end.

@@ -6,17 +6,28 @@
 //! nobody writes to the memory any more smaller runs are sealed as well: heaps may consist of them (V8's does). Of
 //! memory sealed already, blocks written since are sealed anew.
 
-use super::dense::{self, DENSE};
-use super::generations::{GENERATIONS, Identity, Memfds, PLACES};
-use super::{offset, vetted::VETTED, witness::Ours};
-use crate::arena::{Arena, MAX_HOLES, MAX_RUNS, Run, VmaRecord};
-use crate::never_seal::{Reason, judge};
-use crate::proc::pagemap::{Pagemap, Which};
-use crate::proc::vma::{self, Kind, Vma};
-use crate::range::{Range, subtract};
-use crate::state::{MAX_EXCLUDED, STATE};
-use crate::sys::{Errno, HUGE, PAGE, Result};
-use crate::{calls::object::Reader, kernel_writers, own_pages, restartable, snapshot};
+use super::{
+	dense::{self, DENSE},
+	generations::{GENERATIONS, Identity, Memfds, PLACES},
+	offset,
+	vetted::VETTED,
+	witness::Ours,
+};
+use crate::{
+	arena::{Arena, MAX_HOLES, MAX_RUNS, Run, VmaRecord},
+	calls::object::Reader,
+	kernel_writers,
+	never_seal::{Reason, judge},
+	own_pages,
+	proc::{
+		pagemap::{Pagemap, Which},
+		vma::{self, Kind, Vma},
+	},
+	range::{Range, subtract},
+	restartable, snapshot,
+	state::{MAX_EXCLUDED, STATE},
+	sys::{Errno, HUGE, PAGE, Result},
+};
 
 /// Least bytes of a run where small ones are sealed. A fork copies no entry for each of its pages then (0.1 µs), and a
 /// clone that reads there has a fault for every sixteenth (1 µs): what is smaller is mostly in use.

@@ -1,9 +1,15 @@
 //! What a program has asked for a mapping besides its protection: what takes the mapping's place must have it too.
 
 use super::offset;
-use crate::proc::vma::{self, Flags};
-use crate::sys::{self, Errno, PAGE, Result};
-use crate::{never_seal::Reason, proc::pagemap, range::Range};
+use crate::{
+	never_seal::Reason,
+	proc::{
+		pagemap,
+		vma::{self, Flags},
+	},
+	range::Range,
+	sys::{self, Errno, PAGE, Result},
+};
 use linux_raw_sys::general as k;
 
 /// Advice that is a promise: new memory without it would not be like the old.

@@ -10,17 +10,28 @@
 //! them, and looked at there. Whoever has got hold of a page before, to write to it, has made it the mapping's own by
 //! that: what is the memfd's there has no writer.
 
-use super::aside::{Aside, MOST};
-use super::{generations::GENERATIONS, plan};
-use crate::arena::{Arena, Run};
-use crate::outcome::{Error, Outcome, Step};
-use crate::proc::lookup::{self, Wanted};
-use crate::proc::pagemap::{Pagemap, Which};
-use crate::proc::scan::{self, Ask};
-use crate::range::{Range, subtract};
-use crate::session::{self, Wait};
-use crate::sys::{self, Errno, HUGE, PAGE, Result};
-use crate::{kernel_writers, never_seal::Reason, proc::vma::Kind, state::STATE, threads::exclusive};
+use super::{
+	aside::{Aside, MOST},
+	generations::GENERATIONS,
+	plan,
+};
+use crate::{
+	arena::{Arena, Run},
+	kernel_writers,
+	never_seal::Reason,
+	outcome::{Error, Outcome, Step},
+	proc::{
+		lookup::{self, Wanted},
+		pagemap::{Pagemap, Which},
+		scan::{self, Ask},
+		vma::Kind,
+	},
+	range::{Range, subtract},
+	session::{self, Wait},
+	state::STATE,
+	sys::{self, Errno, HUGE, PAGE, Result},
+	threads::exclusive,
+};
 use linux_raw_sys::general as k;
 
 /// Fewer pages in a row stay: the call takes a microsecond, as long as several forks and clones' ends take for them.

@@ -4,8 +4,11 @@
 //! `mremap` to a fixed address. The bytes are safe in the copy, so the hole is filled again: first the same call, then
 //! anonymous memory and a copy. If even that fails for a second, the process has lost memory and must not go on.
 
-use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
-use crate::{range::Range, state::STATE};
+use crate::{
+	range::Range,
+	state::STATE,
+	sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result},
+};
 
 /// How often a step that must not fail is tried, a millisecond apart.
 pub const ATTEMPTS: usize = 1000;

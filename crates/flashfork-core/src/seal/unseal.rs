@@ -1,19 +1,36 @@
 //! Unseal: sealed memory becomes anonymous again, at its addresses, with its bytes.
 
-use super::copy::{CHUNK, SHORT_CHUNK, collapse};
-use super::library::{self, LIBRARIES};
-use super::properties::{self, Properties};
-use super::{PART_NS, aside::Aside, kept::BLOCK, limits::SLACK, offset, offset::Shows, remap, witness::Ours};
-use crate::arena::{Arena, MAX_HOLES, MAX_RUNS, Run};
-use crate::outcome::{Error, Outcome, Step};
-use crate::proc::lookup::{self, Wanted};
-use crate::proc::pagemap::{Pagemap, Which};
-use crate::range::{Range, subtract};
-use crate::session::{self, Wait};
-use crate::sys::{self, Errno, HUGE, PAGE};
+use super::{
+	PART_NS,
+	aside::Aside,
+	copy::{CHUNK, SHORT_CHUNK, collapse},
+	kept::BLOCK,
+	library::{self, LIBRARIES},
+	limits::SLACK,
+	offset,
+	offset::Shows,
+	properties::{self, Properties},
+	remap,
+	witness::Ours,
+};
 use crate::{
-	never_seal::Reason, proc::dump, proc::headroom::Limits, proc::scan::Region, proc::vma::Kind, scratch, state::STATE,
-	threads::alone, threads::exclusive, threads::pauses::Pauses, threads::table,
+	arena::{Arena, MAX_HOLES, MAX_RUNS, Run},
+	never_seal::Reason,
+	outcome::{Error, Outcome, Step},
+	proc::{
+		dump,
+		headroom::Limits,
+		lookup::{self, Wanted},
+		pagemap::{Pagemap, Which},
+		scan::Region,
+		vma::Kind,
+	},
+	range::{Range, subtract},
+	scratch,
+	session::{self, Wait},
+	state::STATE,
+	sys::{self, Errno, HUGE, PAGE},
+	threads::{alone, exclusive, pauses::Pauses, table},
 };
 use linux_raw_sys::general as k;
 

@@ -1,9 +1,12 @@
 //! What exists twice, or for nobody: what an engine that seals part by part asks about.
 
 use super::{generations::Memfds, plan, witness::Ours};
-use crate::outcome::{Error, Outcome, Step};
-use crate::session::{self, Wait};
-use crate::{arena::Arena, threads::errand};
+use crate::{
+	arena::Arena,
+	outcome::{Error, Outcome, Step},
+	session::{self, Wait},
+	threads::errand,
+};
 
 /// Bytes of sealed memory written since, in generations after this one and those that no other process has; none when
 /// that can't be told now.

@@ -7,8 +7,14 @@
 //! mappings says each time.
 
 use super::offset;
-use crate::proc::vma::{Kind, Vma};
-use crate::{apart::Apart, range::Range, snapshot, state::STATE, sys::HUGE};
+use crate::{
+	apart::Apart,
+	proc::vma::{Kind, Vma},
+	range::Range,
+	snapshot,
+	state::STATE,
+	sys::HUGE,
+};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 /// Most mappings that are remembered. The others are judged when nothing is left of these.

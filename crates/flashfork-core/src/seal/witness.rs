@@ -6,9 +6,14 @@
 //! has that generation. A page swapped out tells nothing, and is left there: who reads it would seem to be alone.
 
 use super::generations::{GENERATIONS, PLACES};
-use crate::proc::vma::{Kind, Vma};
-use crate::sys::{self, PAGE};
-use crate::{apart::Apart, proc::pagemap};
+use crate::{
+	apart::Apart,
+	proc::{
+		pagemap,
+		vma::{Kind, Vma},
+	},
+	sys::{self, PAGE},
+};
 use core::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 

@@ -1,10 +1,21 @@
 //! What may stand in the way of a restore beside the mappings. Changes nothing.
 
-use super::table::{Saved, Table};
-use super::{Error, Step};
-use crate::proc::text::{field, read_file};
-use crate::sys::{self, Errno};
-use crate::{kernel_writers, never_seal::Reason, outcome::Purpose, proc::vma::Kind, state::STATE, threads::alone};
+use super::{
+	Error, Step,
+	table::{Saved, Table},
+};
+use crate::{
+	kernel_writers,
+	never_seal::Reason,
+	outcome::Purpose,
+	proc::{
+		text::{field, read_file},
+		vma::Kind,
+	},
+	state::STATE,
+	sys::{self, Errno},
+	threads::alone,
+};
 use linux_raw_sys::general as k;
 
 /// Everything but the mappings that may stand in the way. Gives whether it is known that the program has made no call

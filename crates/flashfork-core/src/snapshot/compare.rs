@@ -1,13 +1,17 @@
 //! Compares the mappings there are with those that were there: lists what a restore must change, or says why it can't.
 //! Changes nothing.
 
-use super::hands_off::hands_off;
-use super::table::{Change, Entry, Lock, Needs, Table};
-use super::{Error, Step};
-use crate::never_seal::Reason;
-use crate::proc::vma::{self, Kind, Vma};
-use crate::range::{Range, subtract};
-use crate::sys::{self, ADDRESSES, Errno, PAGE, PROT_READ, PROT_WRITE};
+use super::{
+	Error, Step,
+	hands_off::hands_off,
+	table::{Change, Entry, Lock, Needs, Table},
+};
+use crate::{
+	never_seal::Reason,
+	proc::vma::{self, Kind, Vma},
+	range::{Range, subtract},
+	sys::{self, ADDRESSES, Errno, PAGE, PROT_READ, PROT_WRITE},
+};
 
 /// Fills the table's changes. `nothing_came`: no memory has been made immutable since.
 pub fn compare(table: &mut Table, nothing_came: bool) -> Result<(), Error> {

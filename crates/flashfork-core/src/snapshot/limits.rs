@@ -1,7 +1,6 @@
 //! The limits of memory that a restore meets.
 
-use super::table::Needs;
-use super::{Error, Step};
+use super::{Error, Step, table::Needs};
 use crate::sys::{self, Errno};
 use linux_raw_sys::general as k;
 

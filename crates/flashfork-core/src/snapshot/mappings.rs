@@ -9,14 +9,21 @@
 //! After any such call all mappings are asked for, one by one and without names (`PROCMAP_QUERY`, Linux 6.11), which
 //! takes half as long as reading `/proc/self/maps`.
 
-use super::table::{Needs, Table};
-use super::{calls_tell_of_mappings, compare};
-use crate::proc::lookup::{self, Wanted};
-use crate::proc::text::{decimal, words};
-use crate::proc::vma::{Kind, Vma};
-use crate::region::watch::{File, WATCHED};
-use crate::sys::{self, PAGE, Result};
-use crate::{range::Range, state::STATE};
+use super::{
+	calls_tell_of_mappings, compare,
+	table::{Needs, Table},
+};
+use crate::{
+	proc::{
+		lookup::{self, Wanted},
+		text::{decimal, words},
+		vma::{Kind, Vma},
+	},
+	range::Range,
+	region::watch::{File, WATCHED},
+	state::STATE,
+	sys::{self, PAGE, Result},
+};
 
 /// Most mappings compared so.
 pub const MOST: usize = 4096;

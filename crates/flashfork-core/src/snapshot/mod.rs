@@ -25,8 +25,15 @@ use table::Table;
 
 pub use crate::region::choice::Way;
 
-use crate::sys::{self, Errno};
-use crate::{code::remembered::CODE, filter::trial, never_seal::Reason, outcome, range::Range, state::STATE};
+use crate::{
+	code::remembered::CODE,
+	filter::trial,
+	never_seal::Reason,
+	outcome,
+	range::Range,
+	state::STATE,
+	sys::{self, Errno},
+};
 use core::sync::atomic::Ordering::SeqCst;
 
 /// What a snapshot covers beside what it always does.

@@ -1,16 +1,25 @@
 //! Goes back to a snapshot.
 
-use super::mappings::Since;
-use super::table::{Change, Entry, Saved, Table, Treatment};
-use super::{Error, Step, asm, calls_tell_of_mappings, check, compare, current, limits, mappings, watched};
-use crate::proc::pagemap::{Pagemap, Which};
-use crate::range::{Range, subtract};
-use crate::region::watch::{File, WATCHED};
-use crate::sys::{
-	self, ADDRESSES, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE,
+use super::{
+	Error, Step, asm, calls_tell_of_mappings, check, compare, current, limits, mappings,
+	mappings::Since,
+	table::{Change, Entry, Saved, Table, Treatment},
+	watched,
 };
 use crate::{
-	proc::scan::Region, proc::vma::Kind, region::choice::Way, seal::offset, seal::remap::ATTEMPTS, state::STATE,
+	proc::{
+		pagemap::{Pagemap, Which},
+		scan::Region,
+		vma::Kind,
+	},
+	range::{Range, subtract},
+	region::{
+		choice::Way,
+		watch::{File, WATCHED},
+	},
+	seal::{offset, remap::ATTEMPTS},
+	state::STATE,
+	sys::{self, ADDRESSES, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE},
 };
 use linux_raw_sys::general as k;
 

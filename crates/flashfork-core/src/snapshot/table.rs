@@ -1,10 +1,16 @@
 //! What a snapshot remembers: one mapping of the engine's own, which no restore touches.
 
-use super::mappings::{self, Layout, Mapping};
-use super::watched::{self, Watch};
-use crate::proc::vma::{Flags, Kind, Vma};
-use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
-use crate::{arena::Arena, range::Range, region::choice::Choice, region::watch::WATCHED};
+use super::{
+	mappings::{self, Layout, Mapping},
+	watched::{self, Watch},
+};
+use crate::{
+	arena::Arena,
+	proc::vma::{Flags, Kind, Vma},
+	range::Range,
+	region::{choice::Choice, watch::WATCHED},
+	sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result},
+};
 use linux_raw_sys::general as k;
 
 /// Most pieces of mappings.

@@ -1,16 +1,27 @@
 //! Takes a snapshot: seals what is large, copies the rest, writes down the mappings.
 
-use super::table::{Before, Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment};
-use super::{Error, Options, Step, asm};
-use super::{check, current::CURRENT, hands_off::hands_off};
-use crate::proc::pagemap::{Pagemap, Which};
-use crate::proc::text::{field, read_file};
-use crate::proc::vma::{self, Kind, Vma};
-use crate::range::{Range, subtract};
-use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, Result as SysResult};
+use super::{
+	Error, Options, Step, asm, check,
+	current::CURRENT,
+	hands_off::hands_off,
+	table::{Before, Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment},
+};
 use crate::{
-	code::process, never_seal::Reason, outcome::Pages, proc::directory, proc::dump, restartable, seal::limits,
-	seal::maker::Maker, seal::offset, seal::plan, seal::take_calls, seal::unseal, state::STATE, threads::exclusive,
+	code::process,
+	never_seal::Reason,
+	outcome::Pages,
+	proc::{
+		directory, dump,
+		pagemap::{Pagemap, Which},
+		text::{field, read_file},
+		vma::{self, Kind, Vma},
+	},
+	range::{Range, subtract},
+	restartable,
+	seal::{limits, maker::Maker, offset, plan, take_calls, unseal},
+	state::STATE,
+	sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, Result as SysResult},
+	threads::exclusive,
 };
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;

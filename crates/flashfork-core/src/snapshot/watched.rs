@@ -9,13 +9,26 @@
 //! Whatever can't be told, or can't go back so, is an *unknown* entry: it is dropped and compared as without a watch,
 //! which is right at any time, and watched anew.
 
-use super::restore;
-use super::table::{Change, Entry, Saved, Table};
-use crate::proc::lookup::{self, Wanted};
-use crate::proc::scan::{Ask, FILE, HUGE_PAGE, PRESENT, Region, SWAPPED, WATCHED as IS_WATCHED, WRITTEN, ZERO};
-use crate::region::copies::{Copies, Vain};
-use crate::sys::{self, ADDRESSES, Errno, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result};
-use crate::{proc::pagemap::Pagemap, proc::vma::Kind, range::Range, region::watch::WATCHED, scratch, state::STATE};
+use super::{
+	restore,
+	table::{Change, Entry, Saved, Table},
+};
+use crate::{
+	proc::{
+		lookup::{self, Wanted},
+		pagemap::Pagemap,
+		scan::{Ask, FILE, HUGE_PAGE, PRESENT, Region, SWAPPED, WATCHED as IS_WATCHED, WRITTEN, ZERO},
+		vma::Kind,
+	},
+	range::Range,
+	region::{
+		copies::{Copies, Vain},
+		watch::WATCHED,
+	},
+	scratch,
+	state::STATE,
+	sys::{self, ADDRESSES, Errno, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result},
+};
 use linux_raw_sys::general as k;
 
 /// Most mappings that are watched, and most runs of pages of one look: more are not worth it.

@@ -1,7 +1,9 @@
 //! Files and descriptors, memfds among them.
 
-use super::process::getrlimit;
-use super::raw::{Result, call, numeric};
+use super::{
+	process::getrlimit,
+	raw::{Result, call, numeric},
+};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
 use syscalls::{Errno, Sysno};

@@ -1,8 +1,10 @@
 //! Memory: mapping, protecting, advising, locking, and reading it where it may not be there.
 
-use super::files::{O_RDONLY, close, open, pread};
-use super::raw::{Result, call, numeric};
-use super::threads::gettid;
+use super::{
+	files::{O_RDONLY, close, open, pread},
+	raw::{Result, call, numeric},
+	threads::gettid,
+};
 use linux_raw_sys::{general as k, prctl as p};
 use syscalls::{Errno, Sysno};
 

@@ -1,7 +1,9 @@
 //! Processes: identity, limits, children, tracing.
 
-use super::files::readlink;
-use super::raw::{Result, call, numeric};
+use super::{
+	files::readlink,
+	raw::{Result, call, numeric},
+};
 use linux_raw_sys::{general as k, prctl as p};
 use syscalls::{Errno, Sysno};
 

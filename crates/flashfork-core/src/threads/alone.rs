@@ -1,9 +1,13 @@
 //! Whether anybody else uses this process's memory: threads, and processes that share it.
 
 use super::errand::{self, Who};
-use crate::proc::directory::{for_each_entry, for_each_process};
-use crate::proc::text::{ProcPath, decimal, read_file, words};
-use crate::sys::{self, Errno, Result};
+use crate::{
+	proc::{
+		directory::{for_each_entry, for_each_process},
+		text::{ProcPath, decimal, read_file, words},
+	},
+	sys::{self, Errno, Result},
+};
 
 /// Whether nobody but the calling thread uses this process's memory. `buf` is scratch.
 pub fn alone(buf: &mut [u8]) -> Result<bool> {

@@ -7,8 +7,11 @@
 //! them may wait for any child at all (`__WALL`), and a process where nobody can, because its limits are its own.
 
 use super::table;
-use crate::sys::{self, Errno, RLIMIT_NOFILE, Result};
-use crate::{scratch, state::STATE};
+use crate::{
+	scratch,
+	state::STATE,
+	sys::{self, Errno, RLIMIT_NOFILE, Result},
+};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 

@@ -1,12 +1,22 @@
 //! Works on memory while nobody else does: at once where there is nobody else, otherwise in pauses in which all others
 //! are stopped.
 
-use super::alone::{alone, alone_now};
-use super::errand::{self, Who};
-use super::{helper, pauses::Pauses, table};
-use crate::outcome::{Error, Outcome, Purpose, Step};
-use crate::sys::{self, Errno};
-use crate::{arena::Arena, kernel_writers, never_seal::Reason, region::watch::WATCHED, state::STATE};
+use super::{
+	alone::{alone, alone_now},
+	errand::{self, Who},
+	helper,
+	pauses::Pauses,
+	table,
+};
+use crate::{
+	arena::Arena,
+	kernel_writers,
+	never_seal::Reason,
+	outcome::{Error, Outcome, Purpose, Step},
+	region::watch::WATCHED,
+	state::STATE,
+	sys::{self, Errno},
+};
 
 /// Runs `f` when nobody else uses this process's memory, in a thread with its own table of descriptors; with other
 /// threads, and where they may be stopped, in a helper that can stop them, and so where the program has no descriptor

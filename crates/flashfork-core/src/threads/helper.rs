@@ -5,13 +5,21 @@
 //! `__WCLONE` wait for, blocks all signals, and dies with the thread that made it. When it dies the kernel lets all
 //! threads go.
 
-use super::errand::lift_limit;
-use super::pauses::{Asks, Pauses};
-use super::stop::{self, Others};
-use super::stop_by_signal::{ASKED, Desk, Handler};
-use crate::outcome::{Error, Outcome, Step};
-use crate::sys::{self, Errno, Result};
-use crate::{arena::Arena, kernel_writers::Process, range::Range, scratch, state::STATE};
+use super::{
+	errand::lift_limit,
+	pauses::{Asks, Pauses},
+	stop::{self, Others},
+	stop_by_signal::{ASKED, Desk, Handler},
+};
+use crate::{
+	arena::Arena,
+	kernel_writers::Process,
+	outcome::{Error, Outcome, Step},
+	range::Range,
+	scratch,
+	state::STATE,
+	sys::{self, Errno, Result},
+};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 

@@ -5,14 +5,20 @@
 //! there and how it is populated.
 
 use super::{alone, stop::Others, stop_by_signal::Desk};
-use crate::arena::{Arena, Run};
-use crate::kernel_writers::{self, Process};
-use crate::proc::lookup::{self, Wanted};
-use crate::proc::pagemap::{Pagemap, Which};
-use crate::proc::text::{ProcPath, decimal, read_file, words};
-use crate::proc::vma::{Kind, Vma};
-use crate::sys::{self, Errno};
-use crate::{never_seal::Reason, range::Range, state::STATE};
+use crate::{
+	arena::{Arena, Run},
+	kernel_writers::{self, Process},
+	never_seal::Reason,
+	proc::{
+		lookup::{self, Wanted},
+		pagemap::{Pagemap, Which},
+		text::{ProcPath, decimal, read_file, words},
+		vma::{Kind, Vma},
+	},
+	range::Range,
+	state::STATE,
+	sys::{self, Errno},
+};
 use core::sync::atomic::AtomicU32;
 
 /// Nanoseconds to wait for threads to leave the engine's own calls.

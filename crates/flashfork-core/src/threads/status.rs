@@ -1,7 +1,9 @@
 //! What `/proc/PID/stat` and `/proc/PID/status` say about threads.
 
-use crate::proc::text::{self, ProcPath, decimal, read_file, words};
-use crate::sys;
+use crate::{
+	proc::text::{self, ProcPath, decimal, read_file, words},
+	sys,
+};
 
 /// Numbers of fields in /proc/PID/stat (proc_pid_stat(5)).
 const STATE: usize = 3;

@@ -5,11 +5,20 @@
 //! and exit go their ordinary way and a helper that dies leaves nothing behind. A stop ends when a whole list of
 //! threads holds none that isn't stopped: a stopped thread starts no new one.
 
-use super::stop_by_signal::{Desk, Held, MAX_THREADS};
-use super::{status, status::Condition};
-use crate::proc::text::{ProcPath, decimal, read_file};
-use crate::sys::{self, Errno, PAGE, Result};
-use crate::{never_seal::Reason, proc::directory::for_each_entry, range::Range};
+use super::{
+	status,
+	status::Condition,
+	stop_by_signal::{Desk, Held, MAX_THREADS},
+};
+use crate::{
+	never_seal::Reason,
+	proc::{
+		directory::for_each_entry,
+		text::{ProcPath, decimal, read_file},
+	},
+	range::Range,
+	sys::{self, Errno, PAGE, Result},
+};
 
 /// How long a thread may keep the others waiting in the middle of a stop, and how long it is waited for with all others
 /// running, in nanoseconds.

@@ -5,9 +5,13 @@
 //! The handler uses no libc and no thread-local storage. What it writes lies near its stack pointer, which is left out
 //! of the seal ([`crate::threads::stop::Others::lives_in`]), and at the helper's desk.
 
-use crate::never_seal::{Reason, TABLE};
-use crate::sys::{self, Action, Errno, Result};
-use crate::{kernel_writers, outcome::Purpose, state::STATE};
+use crate::{
+	kernel_writers,
+	never_seal::{Reason, TABLE},
+	outcome::Purpose,
+	state::STATE,
+	sys::{self, Action, Errno, Result},
+};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 const SIGNAL: i32 = 33;

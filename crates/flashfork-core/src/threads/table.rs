@@ -7,10 +7,15 @@
 //! does so in its own table whatever is known ([`super::exclusive::run`]). And who may share a table is not sealed, and
 //! asks the kernel through somebody with another ([`super::errand::ask`]).
 
-use crate::sys::{self, Errno, Result};
-use crate::{proc::directory::for_each_process, proc::text, state::STATE};
-use core::ffi::CStr;
-use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
+use crate::{
+	proc::{directory::for_each_process, text},
+	state::STATE,
+	sys::{self, Errno, Result},
+};
+use core::{
+	ffi::CStr,
+	sync::atomic::{AtomicPtr, Ordering::SeqCst},
+};
 use linux_raw_sys::general as k;
 
 const OWN: u8 = 1;

@@ -1,8 +1,7 @@
 //! What the kernel says of this process's mappings.
 #![allow(dead_code)] // each test program uses a part
 
-use std::collections::BTreeSet;
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
 pub struct Mapping {
 	pub range: Range<usize>,

@@ -1,7 +1,9 @@
 //! What the tests of the core share.
 
-use flashfork_core::fork::{Engine, configure};
-use flashfork_core::snapshot::{Way, go_back_by};
+use flashfork_core::{
+	fork::{Engine, configure},
+	snapshot::{Way, go_back_by},
+};
 use std::cell::Cell;
 
 #[macro_use]

@@ -1,7 +1,9 @@
 //! Another process, which does things to this one's memory when it is asked: no page fault of them is this one's.
 
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{
+	ptr::null_mut,
+	sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
 
 const PAGE: usize = 4096;
 const WRITE: u64 = 1;

@@ -1,9 +1,11 @@
 //! Which modules to load, and in which order, for a kernel whose `modules.dep` nobody made:
 //! a package that is only unpacked has none, so the dependencies are read from the modules.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::{
+	collections::{BTreeMap, BTreeSet},
+	fs,
+	path::{Path, PathBuf},
+};
 
 use elf::{ElfBytes, endian::LittleEndian};
 

@@ -4,14 +4,18 @@
 //! need no network; emptying the cache fetches the newest again. No package is installed and root
 //! is not needed, except where the host has no package lists yet.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::{
+	fs::{self, File},
+	path::{Path, PathBuf},
+};
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::KernelFiles;
-use crate::ImageError;
-use crate::host::{APT_CACHE, APT_GET, DPKG_DEB, only_file};
+use crate::{
+	ImageError,
+	host::{APT_CACHE, APT_GET, DPKG_DEB, only_file},
+};
 
 /// The newest cached kernel of `series`.
 pub(super) fn cached(series: &str, cache: &Path) -> Result<Option<KernelFiles>, ImageError> {

@@ -1,8 +1,12 @@
 //! Writes a root as the archive the kernel unpacks at boot
 //! (Documentation/driver-api/early-userspace/buffer-format.rst): cpio, "newc", not compressed.
 
-use std::io::{self, BufWriter, Write};
-use std::{fs::File, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+	fs::File,
+	io::{self, BufWriter, Write},
+	os::unix::ffi::OsStrExt,
+	path::Path,
+};
 
 use cpio::newc::{Builder, ModeFileType, trailer};
 

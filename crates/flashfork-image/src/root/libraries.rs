@@ -1,12 +1,14 @@
 //! Shared libraries of the programs in a root, found with ldd, which asks the dynamic loader
 //! itself and so knows its cache, RPATH and all; it lists the whole closure.
 
-use std::path::{Path, PathBuf};
-use std::{fs::File, io::Read};
+use std::{
+	fs::File,
+	io::Read,
+	path::{Path, PathBuf},
+};
 
 use super::tree::{Node, Tree};
-use crate::host::LDD;
-use crate::{GuestFile, ImageError};
+use crate::{GuestFile, ImageError, host::LDD};
 
 /// The loader's cache: without it, libraries outside the usual directories would not be found.
 const LOADER_CACHE: &str = "/etc/ld.so.cache";

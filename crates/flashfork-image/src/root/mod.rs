@@ -4,11 +4,15 @@ mod archive;
 mod libraries;
 mod tree;
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::{
+	fs::File,
+	path::{Path, PathBuf},
+};
 
-use crate::ImageError;
-use crate::host::{busybox, busybox_applet};
+use crate::{
+	ImageError,
+	host::{busybox, busybox_applet},
+};
 
 pub use tree::{Node, Tree};
 

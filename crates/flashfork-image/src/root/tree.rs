@@ -1,7 +1,12 @@
 //! The files of a guest's root before they are archived.
 
-use std::path::{Component, Path, PathBuf};
-use std::{collections::BTreeMap, ffi::OsString, fs, os::unix::fs::PermissionsExt};
+use std::{
+	collections::BTreeMap,
+	ffi::OsString,
+	fs,
+	os::unix::fs::PermissionsExt,
+	path::{Component, Path, PathBuf},
+};
 
 use crate::{GuestFile, ImageError};
 

@@ -8,8 +8,11 @@
 use serde::de::Error;
 use serde_json::{Map, Result, Value, json};
 
-use super::digits::{at_place, place};
-use super::{Record, SAMPLES_PER_ROUND, WARM_UP, summary};
+use super::{
+	Record, SAMPLES_PER_ROUND, WARM_UP,
+	digits::{at_place, place},
+	summary,
+};
 
 const RANKS: &str = "ranks";
 const SAMPLES: &str = "samples";
@@ -133,8 +136,10 @@ fn samples_of(fields: &Map<String, Value>, ranks: &str) -> Option<Vec<f64>> {
 
 #[cfg(test)]
 mod tests {
-	use super::super::{Rounds, kept};
-	use super::*;
+	use super::{
+		super::{Rounds, kept},
+		*,
+	};
 
 	#[test]
 	fn of_many_samples_a_hundred_are_left_with_the_same_quantiles() {

@@ -3,10 +3,16 @@
 use std::fmt::Write;
 
 use super::Figure;
-use crate::record::{Document, Missing, Record};
-use crate::{plot::Ink, stats::fences, warnings};
-use flashfork_terminal::size::show;
-use flashfork_terminal::table::{three_figures, time};
+use crate::{
+	plot::Ink,
+	record::{Document, Missing, Record},
+	stats::fences,
+	warnings,
+};
+use flashfork_terminal::{
+	size::show,
+	table::{three_figures, time},
+};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");

@@ -6,8 +6,11 @@
 //!
 //! [`median_interval`]: super::median_interval
 
-use super::bootstrap::{draw, filled, percentile_interval, redrawn_median};
-use super::{Interval, Rounds, median};
+use super::{
+	Interval, Rounds,
+	bootstrap::{draw, filled, percentile_interval, redrawn_median},
+	median,
+};
 
 /// How many times the samples are redrawn.
 const REDRAWS: usize = 1000;

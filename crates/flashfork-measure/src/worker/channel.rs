@@ -1,12 +1,17 @@
 //! A worker's process and the two pipes to it.
 
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
-use std::{fs::File, os::unix::process::CommandExt};
+use std::{
+	fs::File,
+	io::{BufRead, BufReader, Read, Seek, SeekFrom, Write},
+	os::unix::process::CommandExt,
+	process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+	time::{Duration, Instant},
+};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	fs::{MemfdFlags, memfd_create},
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{ARGUMENT, Line};

@@ -1,14 +1,16 @@
 //! The worker's side: prepare, then answer until the input closes.
 
-use std::io::{BufRead, Write};
-use std::{ffi::OsString, process::ExitCode};
+use std::{
+	ffi::OsString,
+	io::{BufRead, Write},
+	process::ExitCode,
+};
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use serde::Serialize;
 
 use super::{Line, Subject};
-use crate::error::OrCant;
-use crate::{BenchError, Result};
+use crate::{BenchError, Result, error::OrCant};
 
 /// A subject that worker processes can be started for.
 #[derive(Debug, Clone, Copy)]

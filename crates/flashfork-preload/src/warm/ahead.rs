@@ -4,9 +4,13 @@
 //! What a fork costs, and what a clone's first steps cost, is paid then. There is one at a time; whoever comes when
 //! there is none has a clone forked for him.
 
-use super::message::{PASSED, pass, take};
-use super::template::{Ahead, CLONE, FREE, Slot, TEMPLATE, Template, Wanted};
-use super::{process::threads, serve, take_over::take_over};
+use super::{
+	message::{PASSED, pass, take},
+	process::threads,
+	serve,
+	take_over::take_over,
+	template::{Ahead, CLONE, FREE, Slot, TEMPLATE, Template, Wanted},
+};
 use core::{ffi::c_int, mem::MaybeUninit};
 use flashfork_warm::ReadyAt;
 

@@ -2,9 +2,12 @@
 
 use super::{mapped, process::threads, template::ORDER};
 use crate::next::{Next, known_when_loaded};
-use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use core::{mem::MaybeUninit, ptr::null_mut};
+use core::{
+	ffi::{CStr, c_int, c_void},
+	mem::MaybeUninit,
+	ptr::null_mut,
+	sync::atomic::{AtomicI32, Ordering::Relaxed},
+};
 use flashfork_core::inherited::own_parent;
 use syscalls::Sysno;
 

@@ -1,10 +1,15 @@
 //! Where a program is ready: before `main`, for any dynamically linked one; where it calls, when that was asked for.
 
-use super::template::{CLONE, MAIN, Main, ORDER};
-use super::wait::wait;
-use super::{interpreters, python, threads};
-use core::ffi::{c_char, c_int, c_void};
-use core::ptr::null_mut;
+use super::{
+	interpreters, python,
+	template::{CLONE, MAIN, Main, ORDER},
+	threads,
+	wait::wait,
+};
+use core::{
+	ffi::{c_char, c_int, c_void},
+	ptr::null_mut,
+};
 use flashfork_warm::ReadyAt;
 
 type StartMain =

@@ -1,8 +1,10 @@
 //! What `flashfork warm` tells the shim, in the variable [`WARM`].
 
-use super::message::close_all;
-use super::template::{LONGEST_WAY, ORDER, Order};
-use super::{environ, follow};
+use super::{
+	environ, follow,
+	message::close_all,
+	template::{LONGEST_WAY, ORDER, Order},
+};
 use crate::environment::variable;
 use core::ffi::{CStr, c_int, c_void};
 use flashfork_core::environment::WARM;

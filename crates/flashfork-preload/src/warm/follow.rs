@@ -1,14 +1,23 @@
 //! Wrappers: programs and scripts that become the program proper (`exec`), as `env` does, and those of pyenv. What was
 //! told goes with them, and what they set in the environment is set in clones, too.
 
-use super::files::{self, Kind, Path};
-use super::recipe::{self, text};
-use super::template::{LONGEST_WAY, ORDER, Order, Single};
-use super::{environ, message::send, streams, threads, variables::look_in};
+use super::{
+	environ,
+	files::{self, Kind, Path},
+	message::send,
+	recipe::{self, text},
+	streams,
+	template::{LONGEST_WAY, ORDER, Order, Single},
+	threads,
+	variables::look_in,
+};
 use crate::environment::variable;
-use core::ffi::{CStr, c_char, c_int};
-use core::mem::{MaybeUninit, size_of};
-use core::{fmt::Write, ptr::null_mut};
+use core::{
+	ffi::{CStr, c_char, c_int},
+	fmt::Write,
+	mem::{MaybeUninit, size_of},
+	ptr::null_mut,
+};
 use flashfork_core::environment::WARM;
 use flashfork_warm::{Tell, WAITS, WORDS_OF_UNFIT, is_dynamic, is_shell, is_wrapper, runs_scripts, starts_another};
 

@@ -1,7 +1,9 @@
 //! Forks in a template, as the shim's `fork` sees them.
 
-use super::template::{CLONE, TEMPLATE, Template};
-use super::{ahead, hooks, serve, take_over};
+use super::{
+	ahead, hooks, serve, take_over,
+	template::{CLONE, TEMPLATE, Template},
+};
 use core::ffi::c_int;
 use flashfork_warm::ReadyAt;
 

@@ -1,8 +1,10 @@
 //! What a program has done in each of its clones before it goes on: `flashfork_on_clone`.
 
-use core::ffi::{c_int, c_void};
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
+use core::{
+	ffi::{c_int, c_void},
+	ptr::null_mut,
+	sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst},
+};
 
 /// 0 when all went well.
 pub type Hook = unsafe extern "C" fn(*mut c_void) -> c_int;

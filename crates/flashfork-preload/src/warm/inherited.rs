@@ -1,8 +1,10 @@
 //! Attributes of the template's that it has of whoever warmed it, and clones of their callers.
 
 use super::template::Single;
-use flashfork_core::Errno;
-use flashfork_core::inherited::{Attribute, Inherited};
+use flashfork_core::{
+	Errno,
+	inherited::{Attribute, Inherited},
+};
 use flashfork_warm::{Start, Step};
 
 /// Those of the template, as it was started.

@@ -6,9 +6,11 @@
 //! rights besides that the call gives up.
 
 use super::template::Single;
-use core::ffi::{c_int, c_void};
-use core::mem::MaybeUninit;
-use core::ptr::null_mut;
+use core::{
+	ffi::{c_int, c_void},
+	mem::MaybeUninit,
+	ptr::null_mut,
+};
 use flashfork_core::forkall::call;
 use syscalls::Sysno;
 

@@ -2,10 +2,15 @@
 //! callers name. `perl.pl` and `ruby.rb` do it in their own language; they reach the shim by `syscall` (see
 //! `script.rs`) and fork by their own `fork`.
 
-use super::template::{MAIN, Main, Single};
-use super::{process::name_of_program, variables};
-use core::ffi::{CStr, c_char, c_int, c_void};
-use core::fmt::Write;
+use super::{
+	process::name_of_program,
+	template::{MAIN, Main, Single},
+	variables,
+};
+use core::{
+	ffi::{CStr, c_char, c_int, c_void},
+	fmt::Write,
+};
 use flashfork_warm::{CALL, CALL_NAME};
 
 /// Most words of a template's command.

@@ -1,7 +1,9 @@
 //! Messages on a template's sockets.
 
-use core::ffi::{c_int, c_void};
-use core::mem::{MaybeUninit, size_of};
+use core::{
+	ffi::{c_int, c_void},
+	mem::{MaybeUninit, size_of},
+};
 use flashfork_warm::{Ask, DESCRIPTORS, Tell};
 
 /// Sends, and passes a descriptor.

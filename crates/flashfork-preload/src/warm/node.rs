@@ -4,12 +4,18 @@
 //!
 //! Functions of Node-API are as node_api.h has them.
 
-use super::threads::{self, IN_CLONE};
-use super::{api::api, template::CLONE};
+use super::{
+	api::api,
+	template::CLONE,
+	threads::{self, IN_CLONE},
+};
 use crate::environment::variable;
-use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use core::{mem::MaybeUninit, ptr::null_mut};
+use core::{
+	ffi::{CStr, c_char, c_int, c_void},
+	mem::MaybeUninit,
+	ptr::null_mut,
+	sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 use flashfork_warm::ReadyAt;
 
 /// `napi_env`, `napi_value` and `napi_callback_info`; handles that live as long as the call.

@@ -3,8 +3,10 @@
 
 use super::end;
 use crate::next::known_when_loaded;
-use core::ffi::c_void;
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use core::{
+	ffi::c_void,
+	sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed},
+};
 use flashfork_core::inherited::{own_parent, parent_of};
 
 known_when_loaded!(GETPPID: c"getppid");

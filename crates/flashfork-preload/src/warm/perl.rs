@@ -5,8 +5,11 @@
 //! input come out of perl's own `STDIN`, so that what follows `__END__` is still there to be read.
 
 use super::template::Single;
-use core::ffi::{CStr, c_char, c_int, c_void};
-use core::{mem::transmute, ptr::null_mut};
+use core::{
+	ffi::{CStr, c_char, c_int, c_void},
+	mem::transmute,
+	ptr::null_mut,
+};
 use flashfork_core::Errno;
 
 /// A perl's own structures, opaque here: an interpreter, a scalar or a stream.

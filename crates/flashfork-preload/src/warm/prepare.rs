@@ -1,11 +1,13 @@
 //! At the ready point: the process becomes a template, or says why not and ends.
 
-use super::serve::{LISTENER, SIGNALS, watch};
-use super::template::{CONNECTIONS, FREE, NONE, Order, Template};
-use super::{message::send, process::threads};
+use super::{
+	message::send,
+	process::threads,
+	serve::{LISTENER, SIGNALS, watch},
+	template::{CONNECTIONS, FREE, NONE, Order, Template},
+};
 use core::mem::MaybeUninit;
-use flashfork_core::never_seal::Reason;
-use flashfork_core::{Error, Pages, survey};
+use flashfork_core::{Error, Pages, never_seal::Reason, survey};
 use flashfork_warm::{Facts, ReadyAt, Step, Tell, WAITING};
 
 /// How long a thread that was joined may take to leave the process, in milliseconds.

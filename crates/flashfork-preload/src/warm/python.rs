@@ -4,14 +4,25 @@
 //! program. Clones run what their callers name from the top, with no frame below: tracebacks look as ever. `python.py`
 //! has what is easier said in Python.
 
-use super::files::{self, Kind};
-use super::process::{name_of_program, threads};
-use super::template::{CLONE, Single};
-use super::{ahead, end};
-use super::{api::api, forked::in_handlers, take_over::environ, variables, wait::wait};
-use core::ffi::{CStr, c_char, c_int, c_long, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
-use core::{cell::Cell, mem::MaybeUninit, ptr::null_mut};
+use super::{
+	ahead,
+	api::api,
+	end,
+	files::{self, Kind},
+	forked::in_handlers,
+	process::{name_of_program, threads},
+	take_over::environ,
+	template::{CLONE, Single},
+	variables,
+	wait::wait,
+};
+use core::{
+	cell::Cell,
+	ffi::{CStr, c_char, c_int, c_long, c_void},
+	mem::MaybeUninit,
+	ptr::null_mut,
+	sync::atomic::{AtomicPtr, Ordering::SeqCst},
+};
 use flashfork_warm::ReadyAt;
 
 const BOOT: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("python.py"), "\0").as_bytes()) {

@@ -2,8 +2,10 @@
 //! flashfork-templates has written it (`recipe.rs` there): texts, each with a NUL.
 
 use super::template::{Order, Single};
-use core::ffi::{CStr, c_char, c_int};
-use core::ptr::null_mut;
+use core::{
+	ffi::{CStr, c_char, c_int},
+	ptr::null_mut,
+};
 
 /// Texts before the number of words: the shim, the directory, where and when it is ready, most clones, whether it is
 /// made anew.

@@ -3,13 +3,22 @@
 //!
 //! A clone is locked in (ARCHITECTURE.md, Functions), with /tmp and /proc of its own.
 
-use super::template::{CLONE, ORDER, Single};
-use super::{ahead, api::api, hooks, init, shared, source, take_over::set_limit, threads, wait::wait};
+use super::{
+	ahead,
+	api::api,
+	hooks, init, shared, source,
+	take_over::set_limit,
+	template::{CLONE, ORDER, Single},
+	threads,
+	wait::wait,
+};
 use crate::atfork;
-use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
-use core::mem::MaybeUninit;
-use core::ptr::{null, null_mut};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::{
+	ffi::{CStr, c_char, c_int, c_ulong, c_void},
+	mem::MaybeUninit,
+	ptr::{null, null_mut},
+	sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 use flashfork_warm::ReadyAt;
 
 const CODE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("runtime.py"), "\0").as_bytes()) {

@@ -1,11 +1,16 @@
 //! A template waits for callers.
 
-use super::end::{self, told};
-use super::message::{Received, close_all, hung_up, receive, send, send_with};
-use super::template::{FREE, Slot, Template, Wanted};
-use super::{ahead, take_over};
-use core::ffi::c_int;
-use core::mem::{MaybeUninit, size_of};
+use super::{
+	ahead,
+	end::{self, told},
+	message::{Received, close_all, hung_up, receive, send, send_with},
+	take_over,
+	template::{FREE, Slot, Template, Wanted},
+};
+use core::{
+	ffi::c_int,
+	mem::{MaybeUninit, size_of},
+};
 use flashfork_warm::{Ask, Facts, MOST_RUNNING, ReadyAt, Step, Tell, Why};
 
 /// What an event is about, beside the numbers of connections.

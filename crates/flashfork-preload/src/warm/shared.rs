@@ -1,9 +1,11 @@
 //! What calls of a function would share: connections that it has opened by its ready point are cut in its clones, and
 //! a function with what else would lead from one call to another can't be a template.
 
-use core::ffi::{CStr, c_char, c_int};
-use core::mem::MaybeUninit;
-use core::ptr::null_mut;
+use core::{
+	ffi::{CStr, c_char, c_int},
+	mem::MaybeUninit,
+	ptr::null_mut,
+};
 
 use super::template::Single;
 

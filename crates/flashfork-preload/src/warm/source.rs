@@ -2,13 +2,13 @@
 //! standard input. The server (`connections.rs` of flashfork-serve) passes the first through it without being asked,
 //! and another one for each byte; before that what the clone goes to its control group by, if it is to have one.
 
-use super::message;
-use super::runtime::put_in_place;
-use core::ffi::c_int;
-use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
-use flashfork_core::Errno;
-use flashfork_core::forkall::call;
+use super::{message, runtime::put_in_place};
+use core::{
+	ffi::c_int,
+	mem::MaybeUninit,
+	sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst},
+};
+use flashfork_core::{Errno, forkall::call};
 use syscalls::Sysno;
 
 static SOCKET: AtomicI32 = AtomicI32::new(-1);

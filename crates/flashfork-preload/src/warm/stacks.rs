@@ -1,7 +1,9 @@
 //! The stacks of new threads: glibc takes their size from the limit, once, where a program starts.
 
-use core::ffi::{c_int, c_void};
-use core::mem::{MaybeUninit, transmute};
+use core::{
+	ffi::{c_int, c_void},
+	mem::{MaybeUninit, transmute},
+};
 
 type Access = unsafe extern "C" fn(*mut libc::pthread_attr_t) -> c_int;
 type Least = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;

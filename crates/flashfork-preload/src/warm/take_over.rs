@@ -1,11 +1,17 @@
 //! A clone takes over what is its caller's, before any of the program's code runs in it.
 
-use super::message::send;
-use super::template::{Given, Slot, Template, Wanted};
-use super::{end, inherited, parent, stacks, variables};
-use core::ffi::{c_char, c_int, c_void};
-use core::mem::{MaybeUninit, size_of};
-use core::ptr::null_mut;
+use super::{
+	end, inherited,
+	message::send,
+	parent, stacks,
+	template::{Given, Slot, Template, Wanted},
+	variables,
+};
+use core::{
+	ffi::{c_char, c_int, c_void},
+	mem::{MaybeUninit, size_of},
+	ptr::null_mut,
+};
 use flashfork_warm::{LIMITS, ReadyAt, Start, Step, Tell, UNSEEN};
 
 unsafe extern "C" {

@@ -1,7 +1,9 @@
 //! What a template and its clones know of themselves, and of one another.
 
-use core::cell::UnsafeCell;
-use core::ffi::{c_char, c_int};
+use core::{
+	cell::UnsafeCell,
+	ffi::{c_char, c_int},
+};
 use flashfork_warm::{Facts, LONGEST_NAME, MOST_RUNNING, ReadyAt};
 
 /// Something that only the process's one thread looks at.

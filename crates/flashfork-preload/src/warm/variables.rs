@@ -1,8 +1,11 @@
 //! Variables that an interpreter reads when it starts. A clone has its caller's, but nobody reads them any more: where
 //! they are other than the template's were, that is told.
 
-use super::recipe::{self, text};
-use super::{files::Path, template::Single};
+use super::{
+	files::Path,
+	recipe::{self, text},
+	template::Single,
+};
 use crate::environment::variable;
 use core::ffi::{CStr, c_char};
 use flashfork_warm::variables::{ALL, LOCALE, PYTHON};

@@ -1,7 +1,9 @@
 //! A process at its ready point.
 
-use super::template::{ORDER, TEMPLATE};
-use super::{prepare, serve};
+use super::{
+	prepare, serve,
+	template::{ORDER, TEMPLATE},
+};
 use flashfork_warm::ReadyAt;
 
 /// Waits until a clone must be forked, for somebody or ahead: the caller must fork next. Becomes a template first, if

@@ -5,9 +5,11 @@ use std::io::{Read, Write};
 use serde_bytes::ByteBuf;
 
 use super::{AgentError, CHUNK, Exec, Exit, Hello, MAX_FRAME, Reply, Request, STDIN_WINDOW, Stamp};
-use crate::agent::{CloneIdentity, HookRun};
-use crate::frame::{self, FrameError};
-use crate::{Preamble, PreambleError, Protocol};
+use crate::{
+	Preamble, PreambleError, Protocol,
+	agent::{CloneIdentity, HookRun},
+	frame::{self, FrameError},
+};
 
 /// Why the agent gave no usable answer.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,11 @@
 //! One end of the socket: packets with descriptors.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::{mem::MaybeUninit, time::Instant};
+use std::{
+	io::{self, IoSlice, IoSliceMut},
+	mem::MaybeUninit,
+	os::fd::{AsFd, BorrowedFd, OwnedFd},
+	time::Instant,
+};
 
 use rustix::net::{
 	AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -11,8 +14,10 @@ use rustix::net::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{MAX_DESCRIPTORS, MAX_MESSAGE};
-use crate::frame::{self, FrameError};
-use crate::{PREAMBLE_LEN, Preamble, PreambleError, Protocol};
+use crate::{
+	PREAMBLE_LEN, Preamble, PreambleError, Protocol,
+	frame::{self, FrameError},
+};
 
 /// Why a message did not get across. After any but [`ChannelError::Message`] and [`ChannelError::Full`]
 /// on sending, the channel is of no more use.

@@ -5,9 +5,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{MAX_POPULATED, MAX_RUNS};
-use crate::signal::{AttachedDisk, Done, Forked, Role};
-use crate::{Generation, printable};
-use crate::{agent::CloneIdentity, shape::Shape};
+use crate::{
+	Generation,
+	agent::CloneIdentity,
+	printable,
+	shape::Shape,
+	signal::{AttachedDisk, Done, Forked, Role},
+};
 
 /// From the daemon to a shell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

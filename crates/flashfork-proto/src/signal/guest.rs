@@ -131,8 +131,10 @@ impl<P: PortIo> Signals<P> {
 #[cfg(test)]
 mod tests {
 	use super::*;
-	use crate::agent::CloneIdentity;
-	use crate::signal::{Access, Device, Role};
+	use crate::{
+		agent::CloneIdentity,
+		signal::{Access, Device, Role},
+	};
 
 	/// A monitor that answers everything, and counts exits.
 	#[derive(Default)]

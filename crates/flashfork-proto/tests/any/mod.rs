@@ -1,10 +1,10 @@
 //! Values of any type that serde reads, decided by a number: each variant of an enum comes up, one that was added
 //! yesterday too.
 
-use serde::de::value::{Error, U32Deserializer};
 use serde::de::{
 	DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error as _, IntoDeserializer, SeqAccess,
 	VariantAccess, Visitor,
+	value::{Error, U32Deserializer},
 };
 
 /// The value that belongs to a number.

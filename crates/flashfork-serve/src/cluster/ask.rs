@@ -1,21 +1,25 @@
 //! Asking: where a call runs. Here, where the function is warm and a slot free; else at any node where it is so, which
 //! NATS chooses; else nodes bid, and the best warms it first.
 
-use super::wire::{self, Bid, Order, PATIENCE, Said, away};
-use super::{Call, Cluster};
-use crate::error::{ApiError, Result};
-use crate::locked;
-use crate::log;
-use crate::pool::{Function, Outcome};
+use super::{
+	Call, Cluster,
+	wire::{self, Bid, Order, PATIENCE, Said, away},
+};
+use crate::{
+	error::{ApiError, Result},
+	locked, log,
+	pool::{Function, Outcome},
+};
 use async_nats::{Client, Subject};
-use axum::body::Bytes;
-use axum::http::StatusCode;
+use axum::{body::Bytes, http::StatusCode};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use futures_util::StreamExt;
 use ring::digest;
-use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
+use std::{
+	collections::BTreeMap,
+	sync::{Arc, MutexGuard},
+	time::Duration,
+};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::info;
 

@@ -1,9 +1,11 @@
 //! `flashfork cluster`: what can be asked of a cluster as a whole.
 
-use super::ask::{Heard, ask};
-use super::connection::{Access, connect};
-use super::status;
-use super::wire::{self, Order};
+use super::{
+	ask::{Heard, ask},
+	connection::{Access, connect},
+	status,
+	wire::{self, Order},
+};
 use crate::pool::uuid;
 use axum::body::Bytes;
 use flashfork_terminal::{CliError, output, table};

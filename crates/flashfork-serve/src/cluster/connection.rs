@@ -3,8 +3,10 @@
 use crate::closed;
 use async_nats::{Client, ConnectOptions, Event};
 use flashfork_terminal::CliError;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{
+	path::{Path, PathBuf},
+	time::Duration,
+};
 
 /// How often NATS is asked whether it is there. After two pings without an answer the connection is made anew.
 const PING: Duration = Duration::from_secs(2);

@@ -1,26 +1,34 @@
 //! Events of a cluster: a work queue of JetStream's that all nodes take from, and a bucket of results. An event is
 //! acknowledged when its result is there; until then some node runs it again, should this one end.
 
-use super::sweep::delete_all;
-use super::wire::{away, too_large};
-use super::{Call, Cluster, Open, streams};
-use crate::error::{ApiError, Result};
-use crate::events::{ATTEMPTS, Ended, Event};
-use crate::pool::Outcome;
-use crate::store::is_plain;
-use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
-use async_nats::jetstream::context::PublishErrorKind;
-use async_nats::jetstream::kv::{CreateErrorKind, Operation};
-use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{Config, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, Stream};
-use async_nats::jetstream::{AckKind, Context, Message, kv};
+use super::{
+	Call, Cluster, Open, streams,
+	sweep::delete_all,
+	wire::{away, too_large},
+};
+use crate::{
+	error::{ApiError, Result},
+	events::{ATTEMPTS, Ended, Event},
+	pool::Outcome,
+	store::is_plain,
+};
+use async_nats::jetstream::{
+	AckKind, Context, Message,
+	consumer::{AckPolicy, PullConsumer, pull},
+	context::PublishErrorKind,
+	kv,
+	kv::{CreateErrorKind, Operation},
+	message::PublishMessage,
+	stream::{Config, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy, Stream},
+};
 use axum::http::StatusCode;
 use flashfork_terminal::CliError;
 use futures_util::{StreamExt, TryStreamExt};
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, interval, sleep, timeout};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+	sync::OwnedSemaphorePermit,
+	time::{Instant, interval, sleep, timeout},
+};
 use tracing::error;
 
 /// Most events that wait, and most bytes of them.

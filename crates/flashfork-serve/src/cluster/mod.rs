@@ -18,29 +18,39 @@ mod work;
 use ask::Doubt;
 pub use commands::ClusterArgs;
 
-use crate::closed;
-use crate::deploys::Deploys;
-use crate::error::Result;
-use crate::pool::{Functions, Pool};
-use crate::store::{Store, is_plain};
-use async_nats::connection::State;
-use async_nats::service::{Request, ServiceExt};
-use async_nats::{Client, ConnectOptions, Event, jetstream};
-use axum::body::Bytes;
-use axum::http::HeaderValue;
+use crate::{
+	closed,
+	deploys::Deploys,
+	error::Result,
+	pool::{Functions, Pool},
+	store::{Store, is_plain},
+};
+use async_nats::{
+	Client, ConnectOptions, Event,
+	connection::State,
+	jetstream,
+	service::{Request, ServiceExt},
+};
+use axum::{body::Bytes, http::HeaderValue};
 use connection::Access;
 use events::Queue;
 use flashfork_terminal::CliError;
 use futures_util::StreamExt;
 use packages::Packages;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, oneshot, watch};
-use tokio::time::{sleep, timeout};
+use std::{
+	collections::{BTreeMap, BTreeSet},
+	path::{Path, PathBuf},
+	sync::{
+		Arc, Mutex,
+		atomic::{AtomicU64, Ordering::Relaxed},
+	},
+	time::Duration,
+};
+use tokio::{
+	signal::unix::{SignalKind, signal},
+	sync::{Notify, oneshot, watch},
+	time::{sleep, timeout},
+};
 use tracing::info;
 
 /// The name of the service that nodes are.

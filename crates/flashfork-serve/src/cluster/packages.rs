@@ -1,31 +1,37 @@
 //! Functions, as all nodes have them: configurations in a bucket that each node watches, packages in another one from
 //! which it fetches what it is to warm.
 
-use super::events::patiently;
-use super::secrets::Key;
-use super::wire::away;
-use super::{Cluster, streams};
-use crate::error::{ApiError, Result};
-use crate::locked;
-use crate::pool::Function;
-use crate::store::Config;
-use async_nats::jetstream::kv::{self, Entry, Operation, UpdateErrorKind};
-use async_nats::jetstream::object_store::{GetErrorKind, ObjectMetadata, ObjectStore};
-use async_nats::jetstream::{Context, ContextBuilder};
-use axum::body::Bytes;
-use axum::http::StatusCode;
+use super::{Cluster, events::patiently, secrets::Key, streams, wire::away};
+use crate::{
+	error::{ApiError, Result},
+	locked,
+	pool::Function,
+	store::Config,
+};
+use async_nats::jetstream::{
+	Context, ContextBuilder,
+	kv::{self, Entry, Operation, UpdateErrorKind},
+	object_store::{GetErrorKind, ObjectMetadata, ObjectStore},
+};
+use axum::{body::Bytes, http::StatusCode};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use flashfork_terminal::CliError;
-use futures_util::future::{BoxFuture, FutureExt, Shared};
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::{
+	StreamExt, TryStreamExt,
+	future::{BoxFuture, FutureExt, Shared},
+};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use tokio::io::AsyncReadExt;
-use tokio::sync::{Notify, Semaphore};
-use tokio::time::timeout;
+use std::{
+	collections::{BTreeMap, BTreeSet},
+	io::ErrorKind,
+	sync::{Arc, Mutex},
+	time::Duration,
+};
+use tokio::{
+	io::AsyncReadExt,
+	sync::{Notify, Semaphore},
+	time::timeout,
+};
 use tracing::error;
 
 /// Where it is noted whether nodes have a key. Functions' keys are OWNER.NAME.

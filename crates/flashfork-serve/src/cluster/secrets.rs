@@ -1,8 +1,10 @@
 //! Functions' secrets, as the bucket has them: sealed with a key that the nodes have, and NATS has not.
 
 use flashfork_terminal::CliError;
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::rand::{SecureRandom, SystemRandom};
+use ring::{
+	aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+	rand::{SecureRandom, SystemRandom},
+};
 use std::path::Path;
 
 /// The key of a cluster.

@@ -1,8 +1,7 @@
 //! What nodes tell of themselves, as NATS services do (ADR-32): whoever knows that can ask for it.
 
 use super::{SERVICE, streams};
-use async_nats::service::Stats;
-use async_nats::{Client, StatusCode};
+use async_nats::{Client, StatusCode, service::Stats};
 use flashfork_terminal::CliError;
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};

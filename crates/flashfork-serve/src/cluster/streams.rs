@@ -1,9 +1,14 @@
 //! What JetStream keeps for a cluster: made by the first node, on three servers where there are as many.
 
-use async_nats::jetstream::context::CreateStreamErrorKind::{self, JetStream};
-use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType, Stream};
-use async_nats::jetstream::{Context, ErrorCode, kv, object_store};
+use async_nats::jetstream::{
+	Context, ErrorCode,
+	context::{
+		CreateStreamErrorKind::{self, JetStream},
+		GetStreamErrorKind,
+	},
+	kv, object_store,
+	stream::{Config, DiscardPolicy, StorageType, Stream},
+};
 use flashfork_terminal::CliError;
 use std::time::Duration;
 use tracing::error;

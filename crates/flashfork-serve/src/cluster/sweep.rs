@@ -1,16 +1,19 @@
 //! What is left in NATS. Packages that no function has, or parts of them: a node has ended, or has lost NATS, while it
 //! deployed or undeployed. Events that have a result: a NATS server has ended, and has forgotten that they are over.
 
-use super::Cluster;
-use super::wire::away;
+use super::{Cluster, wire::away};
 use crate::error::Result;
-use async_nats::jetstream::kv::Operation;
-use async_nats::jetstream::object_store::ObjectInfo;
-use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
+use async_nats::jetstream::{
+	kv::Operation,
+	object_store::ObjectInfo,
+	stream::{LastRawMessageErrorKind, Stream},
+};
 use futures_util::TryStreamExt;
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::{
+	collections::BTreeSet,
+	sync::Arc,
+	time::{Duration, SystemTime},
+};
 use tokio::time::sleep;
 use tracing::error;
 

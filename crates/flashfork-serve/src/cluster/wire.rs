@@ -2,11 +2,9 @@
 //! bytes that it is about, a call's payload or its answer.
 
 use crate::error::{ApiError, Result};
-use async_nats::client::PublishErrorKind;
-use async_nats::{Client, HeaderMap, Message, Subject};
+use async_nats::{Client, HeaderMap, Message, Subject, client::PublishErrorKind};
 use axum::body::Bytes;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const HEADER: &str = "Flashfork";

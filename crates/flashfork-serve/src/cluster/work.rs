@@ -1,22 +1,34 @@
 //! Working: what a node offers to others, and does for them.
 
-use super::ask::{Heard, ask};
-use super::wire::{self, Bid, Order, PATIENCE, SIGN, Said};
-use super::{Call, Cluster};
-use crate::error::{ApiError, Result};
-use crate::locked;
-use crate::pool::{Function, Outcome, uuid};
+use super::{
+	Call, Cluster,
+	ask::{Heard, ask},
+	wire::{self, Bid, Order, PATIENCE, SIGN, Said},
+};
+use crate::{
+	error::{ApiError, Result},
+	locked,
+	pool::{Function, Outcome, uuid},
+};
 use async_nats::{Message, Subject, Subscriber};
-use axum::body::Bytes;
-use axum::http::{HeaderValue, StatusCode};
+use axum::{
+	body::Bytes,
+	http::{HeaderValue, StatusCode},
+};
 use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use futures_util::{FutureExt, Stream, StreamExt};
-use std::collections::BTreeMap;
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
-use tokio::time::{sleep, timeout};
+use std::{
+	collections::BTreeMap,
+	pin::pin,
+	sync::{
+		Arc,
+		atomic::{AtomicBool, Ordering::Relaxed},
+	},
+};
+use tokio::{
+	sync::{OwnedSemaphorePermit, oneshot, watch},
+	time::{sleep, timeout},
+};
 
 /// The queue group of nodes where a function is warm.
 const GROUP: &str = "flashfork";

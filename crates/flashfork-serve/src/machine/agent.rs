@@ -2,19 +2,26 @@
 
 use super::daemon::Daemon;
 use crate::error::ApiError;
-use flashfork_proto::agent::{CHUNK, Exec, MAX_FRAME, Reply, Request, Store};
-use flashfork_proto::{PREAMBLE_LEN, Preamble, Protocol, frame, printable};
+use flashfork_proto::{
+	PREAMBLE_LEN, Preamble, Protocol,
+	agent::{CHUNK, Exec, MAX_FRAME, Reply, Request, Store},
+	frame, printable,
+};
 use flashfork_transfer::Source;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
-use std::io::{Error, ErrorKind, Result};
-use std::path::Path;
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split};
-use tokio::sync::mpsc;
-use tokio::time::timeout;
+use std::{
+	io::{Error, ErrorKind, Result},
+	path::Path,
+	time::Duration,
+};
+use tokio::{
+	io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split},
+	sync::mpsc,
+	time::timeout,
+};
 
 /// How long a guest may take to answer; one that hangs never does.
 const ANSWER: Duration = Duration::from_secs(60);

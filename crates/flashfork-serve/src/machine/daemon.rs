@@ -1,20 +1,17 @@
 //! The VM daemon, asked over its socket (`flashfork_proto::api`), one request a connection.
 
 use crate::error::ApiError;
-use axum::body::{Body, Bytes, to_bytes};
-use axum::http::{Request, StatusCode};
-use axum::response::Response;
+use axum::{
+	body::{Body, Bytes, to_bytes},
+	http::{Request, StatusCode},
+	response::Response,
+};
 use flashfork_proto::api::{Error, ErrorCode, UPGRADE};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper::upgrade::Upgraded;
+use hyper::{body::Incoming, client::conn::http1, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::path::PathBuf;
-use std::time::Duration;
-use tokio::net::UnixStream;
-use tokio::time::timeout;
+use serde::{Serialize, de::DeserializeOwned};
+use std::{path::PathBuf, time::Duration};
+use tokio::{net::UnixStream, time::timeout};
 
 /// Most bytes of an answer: a list of a daemon's clones is long.
 const MOST: usize = 64 << 20;

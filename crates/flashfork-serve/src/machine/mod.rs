@@ -14,19 +14,25 @@ pub use running::Running;
 pub use warm::Template;
 pub use watch::{WATCHER, main};
 
-use crate::error::{ApiError, Result};
-use crate::pool::uuid;
-use crate::{locked, store, warden};
+use crate::{
+	error::{ApiError, Result},
+	locked,
+	pool::uuid,
+	store, warden,
+};
 use daemon::{Daemon, Refusal};
 use flashfork_proto::api::{self, CreateClones, is_name};
 use flashfork_terminal::{CliError, places};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use std::process::ChildStdin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+	io::ErrorKind,
+	path::{Path, PathBuf},
+	process::ChildStdin,
+	sync::{
+		Arc, Mutex,
+		atomic::{AtomicU64, Ordering::Relaxed},
+	},
+};
 use tracing::warn;
 
 /// What names of servers' own templates and clones begin with.

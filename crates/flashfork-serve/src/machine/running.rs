@@ -1,23 +1,29 @@
 //! A clone that takes calls.
 
-use super::agent::{Agent, receive};
-use super::daemon::{Daemon, Refusal};
-use super::warm::{Ports, how};
-use super::{Gone, Machines, Owned, Template};
-use crate::error::{self, ApiError};
-use crate::instance::{Body, Instance};
-use crate::runtime::{self, Line};
-use crate::usage::{self, Known};
-use flashfork_proto::agent::MAX_DIALED;
-use flashfork_proto::api::{Clone, CreateClones};
-use flashfork_proto::function::{MAX_FRAME, Said};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use std::io::Result;
-use std::sync::Arc;
-use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
-use tokio::net::unix::pipe::Sender;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, oneshot, watch};
+use super::{
+	Gone, Machines, Owned, Template,
+	agent::{Agent, receive},
+	daemon::{Daemon, Refusal},
+	warm::{Ports, how},
+};
+use crate::{
+	error::{self, ApiError},
+	instance::{Body, Instance},
+	runtime::{self, Line},
+	usage::{self, Known},
+};
+use flashfork_proto::{
+	agent::MAX_DIALED,
+	api::{Clone, CreateClones},
+	function::{MAX_FRAME, Said},
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use std::{io::Result, sync::Arc};
+use tokio::{
+	io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split},
+	net::unix::pipe::Sender,
+	sync::{Mutex, OwnedSemaphorePermit, mpsc, oneshot, watch},
+};
 use tracing::warn;
 
 /// Most connections that a runtime may have at a time, of those that its guest may have.

@@ -1,17 +1,22 @@
 //! Making a function's template.
 
-use super::agent::{Agent, receive};
-use super::{Machines, Owned, one_clone};
-use crate::error::{ApiError, Result};
-use crate::store::Config;
-use crate::warden;
-use flashfork_proto::agent::{Exec, Exit};
-use flashfork_proto::api::{self, Clone, CreateClones, ForkClone, Forked};
-use flashfork_proto::function::{MAX_FRAME, Said};
+use super::{
+	Machines, Owned,
+	agent::{Agent, receive},
+	one_clone,
+};
+use crate::{
+	error::{ApiError, Result},
+	store::Config,
+	warden,
+};
+use flashfork_proto::{
+	agent::{Exec, Exit},
+	api::{self, Clone, CreateClones, ForkClone, Forked},
+	function::{MAX_FRAME, Said},
+};
 use serde_bytes::ByteBuf;
-use std::io::Error;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::{io::Error, os::unix::fs::MetadataExt, path::Path};
 
 /// Where guests keep their agent, and a function finds its package, as in AWS.
 const AGENT: &str = "/run/flashfork/agent";

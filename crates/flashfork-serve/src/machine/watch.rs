@@ -3,10 +3,12 @@
 
 use super::daemon::{Daemon, Refusal};
 use flashfork_proto::api;
-use std::io::{Read, Result};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{ChildStdin, Command, Stdio};
+use std::{
+	io::{Read, Result},
+	os::unix::process::CommandExt,
+	path::Path,
+	process::{ChildStdin, Command, Stdio},
+};
 
 /// The argument of a watcher, before the daemon's socket and what the names begin with that it removes.
 pub const WATCHER: &str = "watcher of virtual machines";

@@ -3,11 +3,13 @@
 use crate::common::{PYTHON, SERVE, Server, answer, processes, runs, until};
 use rustix::process::{Pid, Signal};
 use serde_json::json;
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::{
+	fs,
+	io::{BufRead, BufReader, Write},
+	path::Path,
+	process::{Command, Stdio},
+	time::Duration,
+};
 
 #[test]
 fn unmodified_clients_and_runtime_clients_are_served() {

@@ -1,17 +1,21 @@
 //! Many servers as one, by a real NATS server.
 
-use crate::common::{ONE, SERVE, Server, answer, runs, until};
-use crate::events::{result, send, try_send};
-use crate::nats::Nats;
+use crate::{
+	common::{ONE, SERVE, Server, answer, runs, until},
+	events::{result, send, try_send},
+	nats::Nats,
+};
 use base64::{Engine, prelude::BASE64_URL_SAFE as BASE64};
 use serde_json::{Value, json};
-use std::cell::RefCell;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::{
+	cell::RefCell,
+	fs,
+	os::unix::fs::PermissionsExt,
+	path::Path,
+	process::{Command, Stdio},
+	sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+	time::Duration,
+};
 
 /// What is a template's alone: two calls in clones of one answer alike.
 fn born(server: &Server) -> Value {

@@ -2,14 +2,16 @@
 
 use rustix::process::Pid;
 use serde_json::{Value, json};
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::{
+	fs,
+	io::{BufRead, BufReader, Read, Write},
+	net::TcpStream,
+	os::unix::fs::PermissionsExt,
+	path::{Path, PathBuf},
+	process::{Child, Command, Output, Stdio},
+	sync::LazyLock,
+	time::{Duration, Instant},
+};
 
 /// An id and its secret.
 pub type Key = (&'static str, &'static str);

@@ -2,9 +2,10 @@
 
 use crate::common::{Server, until};
 use serde_json::{Value, json};
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::{
+	os::unix::{fs::MetadataExt, process::CommandExt},
+	process::Command,
+};
 
 pub fn send(server: &Server, event: &Value) -> String {
 	try_send(server, event).expect("it is accepted")

@@ -2,10 +2,12 @@
 
 use crate::common::{Server, checkout, runs, until};
 use serde_json::json;
-use std::collections::BTreeSet;
-use std::fs;
-use std::process::{Command, Stdio};
-use std::sync::LazyLock;
+use std::{
+	collections::BTreeSet,
+	fs,
+	process::{Command, Stdio},
+	sync::LazyLock,
+};
 use tempfile::TempDir;
 
 /// The directory of jars with the runtime client.

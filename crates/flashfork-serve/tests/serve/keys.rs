@@ -2,11 +2,12 @@
 
 use crate::common::{CALLER, DEPLOYER, Key, ONE, PYTHON, READER, SERVE, Server, TWO, until};
 use serde_json::{Value, json};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::{
+	fs,
+	os::unix::{fs::PermissionsExt, process::CommandExt},
+	path::Path,
+	process::{Command, Output},
+};
 
 /// What a function answers to somebody's call.
 fn call(server: &Server, key: Key, options: &[&str], event: &Value) -> Value {

@@ -3,13 +3,17 @@
 
 use crate::common::{ONE, Server, until};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::{
+	collections::BTreeSet,
+	fs,
+	io::{BufRead, BufReader, Write},
+	os::unix::{
+		fs::{MetadataExt, PermissionsExt},
+		net::UnixListener,
+	},
+	path::{Path, PathBuf},
+	sync::{Arc, Mutex},
+};
 
 /// Where functions in processes see nothing.
 const HIDDEN: &str = "/tmp";

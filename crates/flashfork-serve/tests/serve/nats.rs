@@ -1,13 +1,15 @@
 //! NATS servers, and nodes.
 
 use crate::common::{SERVE, Server, until};
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::{
+	fs::{self, File},
+	io::{BufRead, BufReader, Read, Write},
+	net::{TcpListener, TcpStream},
+	path::{Path, PathBuf},
+	process::{Child, Command, Output},
+	sync::mpsc::channel,
+	time::{Duration, Instant},
+};
 
 /// A NATS server, killed at the end of its test.
 pub struct Nats {

@@ -2,10 +2,12 @@
 
 use crate::common::{Server, checkout, processes, runs, until};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::fs;
-use std::process::{Command, Stdio};
-use std::sync::LazyLock;
+use std::{
+	collections::BTreeSet,
+	fs,
+	process::{Command, Stdio},
+	sync::LazyLock,
+};
 
 /// The directory of modules with the runtime client. The keeper is built by then.
 static MODULES: LazyLock<String> = LazyLock::new(|| {

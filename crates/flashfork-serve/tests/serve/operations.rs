@@ -2,8 +2,10 @@
 
 use crate::common::{Server, until};
 use serde_json::{Value, json};
-use std::fs::{self, File};
-use std::path::Path;
+use std::{
+	fs::{self, File},
+	path::Path,
+};
 
 #[test]
 fn what_is_counted_is_what_has_happened() {

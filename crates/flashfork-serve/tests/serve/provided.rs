@@ -2,10 +2,7 @@
 
 use crate::common::Server;
 use serde_json::json;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 use tempfile::TempDir;
 
 /// A package with that as its runtime.

@@ -1,9 +1,11 @@
 //! Traces, as a collector of OpenTelemetry's gets them.
 
 use crate::common::{Server, until};
-use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
+use std::{
+	io::{Read, Write},
+	net::TcpListener,
+	sync::{Arc, Mutex},
+};
 
 #[test]
 fn a_call_goes_on_with_the_trace_of_its_caller() {

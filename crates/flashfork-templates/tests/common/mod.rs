@@ -5,8 +5,14 @@ mod process;
 pub use process::{kill, state, until};
 
 use flashfork_templates::{Clone, Directory, Name, Run, State, Template, Warm};
-use std::path::{Path, PathBuf};
-use std::{fs::File, io::Read, os::fd::AsFd, process::Command, sync::Once};
+use std::{
+	fs::File,
+	io::Read,
+	os::fd::AsFd,
+	path::{Path, PathBuf},
+	process::Command,
+	sync::Once,
+};
 
 pub struct Place {
 	pub home: tempfile::TempDir,

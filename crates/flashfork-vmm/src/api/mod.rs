@@ -9,18 +9,20 @@ pub use description::openapi;
 pub use serve::serve;
 
 use crate::daemon::{Daemon, DaemonError};
-use axum::extract::{DefaultBodyLimit, State};
-use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
-use axum::{http::StatusCode, routing::get};
-use description::{Failed, described};
-use flashfork_proto::api::{
-	self, CreateClones, CreateTemplate, ErrorCode, ForkClone, LoadTemplate, MAX_BODY, SaveTemplate, VERSION,
+use axum::{
+	Json, Router,
+	extract::{DefaultBodyLimit, State},
+	http::StatusCode,
+	response::{IntoResponse, Response},
+	routing::get,
 };
-use flashfork_proto::printable;
+use description::{Failed, described};
+use flashfork_proto::{
+	api::{self, CreateClones, CreateTemplate, ErrorCode, ForkClone, LoadTemplate, MAX_BODY, SaveTemplate, VERSION},
+	printable,
+};
 use request::{Body, Name};
-use std::os::unix::fs::MetadataExt;
-use std::{sync::Arc, time::Instant};
+use std::{os::unix::fs::MetadataExt, sync::Arc, time::Instant};
 
 type Shared = State<Arc<Daemon>>;
 type Answer<T> = Result<Json<T>, Failure>;

@@ -1,12 +1,16 @@
 //! What comes with a request. What makes no sense is told as every other failure is.
 
 use super::{Failure, serve::PATIENCE};
-use axum::extract::rejection::{JsonRejection, PathRejection};
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use axum::{Json, http::request::Parts};
+use axum::{
+	Json,
+	extract::{
+		FromRequest, FromRequestParts, Path, Request,
+		rejection::{JsonRejection, PathRejection},
+	},
+	http::request::Parts,
+};
 use flashfork_proto::api::{self, ErrorCode};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 use std::{fmt, marker::PhantomData};
 use tokio::time::timeout;
 

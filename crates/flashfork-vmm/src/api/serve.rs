@@ -2,12 +2,16 @@
 
 use axum::Router;
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use hyper_util::{
+	rt::{TokioIo, TokioTimer},
+	service::TowerToHyperService,
+};
 use rustix::net::{RecvFlags, recv};
 use std::time::Duration;
-use tokio::io::Interest;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::{
+	io::Interest,
+	net::{UnixListener, UnixStream},
+};
 
 /// How long a client may take to ask, and again to send what belongs to it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);

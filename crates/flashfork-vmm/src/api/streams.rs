@@ -1,21 +1,32 @@
 //! The two paths that stop being HTTP: a clone's agent and its console.
 
-use super::{Failure, Shared};
-use super::{description::Failed, request::Name};
+use super::{Failure, Shared, description::Failed, request::Name};
 use crate::daemon::DaemonError;
-use axum::extract::{Request, State};
-use axum::http::header::{CONNECTION, UPGRADE};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::{
+	extract::{Request, State},
+	http::{
+		HeaderMap, StatusCode,
+		header::{CONNECTION, UPGRADE},
+	},
+	response::{IntoResponse, Response},
+};
 use flashfork_proto::api::{self, Error, ErrorCode};
 use hyper_util::rt::TokioIo;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use std::io::{self, Cursor};
-use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Chain, copy};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	io::Errno,
+};
+use std::{
+	io::{self, Cursor},
+	time::{Duration, Instant},
+};
+use tokio::{
+	io::{AsyncReadExt, AsyncWriteExt, Chain, copy},
+	net::{
+		UnixStream,
+		unix::{OwnedReadHalf, OwnedWriteHalf},
+	},
+};
 
 /// Bytes read from a client at once.
 const PIECE: usize = 4096;

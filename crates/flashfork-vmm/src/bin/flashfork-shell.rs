@@ -2,11 +2,12 @@
 //! Not for people.
 
 use flashfork_proto::shell::{Channel, KVM_FD, SOCKET_FD};
-use flashfork_vmm::{jail, shell};
-use flashfork_vmm::{kvm::two_dimensional, memory::Watch};
+use flashfork_vmm::{jail, kvm::two_dimensional, memory::Watch, shell};
 use kvm_ioctls::Kvm;
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::process::ExitCode;
+use std::{
+	os::fd::{FromRawFd, OwnedFd},
+	process::ExitCode,
+};
 
 fn main() -> ExitCode {
 	// SAFETY: asks about a descriptor, and writes to its own place.

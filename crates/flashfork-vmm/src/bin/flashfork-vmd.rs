@@ -2,19 +2,27 @@
 
 use clap::Parser;
 use flashfork_cgroup::Cgroups;
-use flashfork_vmm::daemon::{Daemon, DaemonError, Settings, Socket, SocketError};
-use flashfork_vmm::pool::{NAME, Program};
-use flashfork_vmm::store::{self, Kept, Place, Store, StoreError};
-use flashfork_vmm::{api, template::drop_drafts};
+use flashfork_vmm::{
+	api,
+	daemon::{Daemon, DaemonError, Settings, Socket, SocketError},
+	pool::{NAME, Program},
+	store::{self, Kept, Place, Store, StoreError},
+	template::drop_drafts,
+};
 use kvm_ioctls::Kvm;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
-use std::io::{self, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::{process::ExitCode, sync::Arc};
-use tokio::net::UnixListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use std::{
+	io::{self, Write},
+	os::fd::{FromRawFd, OwnedFd},
+	path::{Path, PathBuf},
+	process::ExitCode,
+	sync::Arc,
+};
+use tokio::{
+	net::UnixListener,
+	signal::unix::{Signal, SignalKind, signal},
+};
 
 /// The daemon behind `flashfork vm`: keeps templates, makes clones of them. The command starts it when it is needed.
 #[derive(Parser)]

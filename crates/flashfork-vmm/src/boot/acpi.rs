@@ -3,14 +3,19 @@
 
 use super::BootError;
 use crate::{layout, memory::GuestMemory};
-use acpi_tables::aml::{
-	Arg, Device, EISAName, Equal, IO, If, Interrupt, Memory32Fixed, Method, Name, Notify, Package, Path,
-	ResourceTemplate, Scope,
+use acpi_tables::{
+	Aml,
+	aml::{
+		Arg, Device, EISAName, Equal, IO, If, Interrupt, Memory32Fixed, Method, Name, Notify, Package, Path,
+		ResourceTemplate, Scope,
+	},
+	fadt::{FADTBuilder, Flags},
+	gas::{AccessSize, AddressSpace, GAS},
+	madt::{EnabledStatus, IoApic, LocalInterruptController, MADT, ProcessorLocalApic},
+	rsdp::Rsdp,
+	sdt::Sdt,
+	xsdt::XSDT,
 };
-use acpi_tables::fadt::{FADTBuilder, Flags};
-use acpi_tables::gas::{AccessSize, AddressSpace, GAS};
-use acpi_tables::madt::{EnabledStatus, IoApic, LocalInterruptController, MADT, ProcessorLocalApic};
-use acpi_tables::{Aml, rsdp::Rsdp, sdt::Sdt, xsdt::XSDT};
 use flashfork_proto::shape::Shape;
 use vm_memory::{Bytes, GuestAddress};
 

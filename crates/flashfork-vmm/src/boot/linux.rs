@@ -4,14 +4,19 @@ use super::{BootError, Entry, acpi, memory_map, pvh, tables};
 use crate::{layout, memory::GuestMemory};
 use flashfork_proto::shape::Shape;
 use kvm_bindings::kvm_regs;
-use linux_loader::bootparam::{boot_e820_entry, boot_params};
-use linux_loader::configurator::{BootConfigurator, BootParams, linux::LinuxBootConfigurator};
-use linux_loader::loader::{BzImage, Elf, Error, KernelLoader, KernelLoaderResult, bzimage, elf, load_cmdline};
-use linux_loader::{cmdline::Cmdline, loader::elf::PvhBootCapability};
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
-use vm_memory::{GuestAddress, ReadVolatile};
-use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
+use linux_loader::{
+	bootparam::{boot_e820_entry, boot_params},
+	cmdline::Cmdline,
+	configurator::{BootConfigurator, BootParams, linux::LinuxBootConfigurator},
+	loader::{
+		BzImage, Elf, Error, KernelLoader, KernelLoaderResult, bzimage, elf, elf::PvhBootCapability, load_cmdline,
+	},
+};
+use std::{
+	fs::File,
+	io::{Seek, SeekFrom},
+};
+use vm_memory::{GuestAddress, GuestMemoryBackend, GuestMemoryRegion, ReadVolatile};
 
 /// Where the 64-bit entry of a bzImage is, from its load address on.
 const ENTRY_64: u64 = 0x200;

@@ -4,8 +4,10 @@
 use super::{BootError, memory_map};
 use crate::{layout, memory::GuestMemory};
 use flashfork_proto::shape::Shape;
-use linux_loader::configurator::{BootConfigurator, BootParams, pvh::PvhBootConfigurator};
-use linux_loader::start_info::{hvm_memmap_table_entry, hvm_modlist_entry, hvm_start_info};
+use linux_loader::{
+	configurator::{BootConfigurator, BootParams, pvh::PvhBootConfigurator},
+	start_info::{hvm_memmap_table_entry, hvm_modlist_entry, hvm_start_info},
+};
 use vm_memory::GuestAddress;
 
 /// "xEn3" with the top bit set.

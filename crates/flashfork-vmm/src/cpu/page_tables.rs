@@ -1,7 +1,9 @@
 //! The guest's page tables, which a rollback changes behind the back of the processor and of KVM.
 
-use super::state::{VcpuState, VcpuStateError};
-use super::vcpu::Vcpu;
+use super::{
+	state::{VcpuState, VcpuStateError},
+	vcpu::Vcpu,
+};
 
 /// CR0.TS, which means nothing to KVM.
 const TASK_SWITCHED: u64 = 1 << 3;
@@ -24,11 +26,19 @@ impl Vcpu {
 mod tests {
 	use super::*;
 	use crate::{boot::Source, events::Event, machine::Machine, memory::Watch};
-	use flashfork_proto::shape::{Pages, Shape};
-	use flashfork_proto::{agent::CloneIdentity, shell::Renewal};
+	use flashfork_proto::{
+		agent::CloneIdentity,
+		shape::{Pages, Shape},
+		shell::Renewal,
+	};
 	use kvm_ioctls::Kvm;
-	use std::os::fd::{AsRawFd, FromRawFd};
-	use std::{fs::File, os::unix::fs::FileExt};
+	use std::{
+		fs::File,
+		os::{
+			fd::{AsRawFd, FromRawFd},
+			unix::fs::FileExt,
+		},
+	};
 
 	/// `KVM_GET_STATS_FD` of linux/kvm.h.
 	const STATISTICS: u64 = 0xaece;

@@ -1,7 +1,10 @@
 //! Restoring a vCPU, in the order KVM demands.
 
-use super::state::{VcpuState, VcpuStateError, XSAVE_WORDS, Xsave};
-use super::{TscOffset, msrs, vcpu::Vcpu};
+use super::{
+	TscOffset, msrs,
+	state::{VcpuState, VcpuStateError, XSAVE_WORDS, Xsave},
+	vcpu::Vcpu,
+};
 use kvm_bindings::{KVM_MP_STATE_UNINITIALIZED, Xsave as Wrapper, kvm_sregs, kvm_xsave};
 use kvm_ioctls::SyncReg;
 

@@ -1,7 +1,10 @@
 //! Saving a vCPU, in the order KVM demands.
 
-use super::state::{VcpuState, VcpuStateError, XSAVE_WORDS, Xsave};
-use super::{msrs, vcpu::Vcpu};
+use super::{
+	msrs,
+	state::{VcpuState, VcpuStateError, XSAVE_WORDS, Xsave},
+	vcpu::Vcpu,
+};
 use kvm_bindings::Xsave as Wrapper;
 
 impl Vcpu {

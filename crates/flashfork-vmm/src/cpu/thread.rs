@@ -1,14 +1,22 @@
 //! The thread of a vCPU: does what it is told, and can be stopped at any moment.
 
 use super::{Exit, Vcpu};
-use crate::devices::Devices;
-use crate::events::{Event, Outbox};
+use crate::{
+	devices::Devices,
+	events::{Event, Outbox},
+};
 use kvm_bindings::kvm_run;
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once, OnceLock, mpsc};
-use std::time::{Duration, Instant};
-use std::{fmt, ptr, thread};
+use std::{
+	cell::Cell,
+	fmt, ptr,
+	sync::{
+		Arc, Once, OnceLock,
+		atomic::{AtomicBool, Ordering},
+		mpsc,
+	},
+	thread,
+	time::{Duration, Instant},
+};
 use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 
 /// Kicks a vCPU. The kernel refuses real-time signals while too many of the user's wait.

@@ -1,12 +1,13 @@
 //! One vCPU and its way through the guest.
 
-use super::state::VcpuState;
-use super::{Exit, Msrs, RunError};
+use super::{Exit, Msrs, RunError, state::VcpuState};
 use crate::devices::{Action, Devices};
 use kvm_bindings::{KVM_SYNC_X86_REGS, KVM_SYNC_X86_SREGS};
 use kvm_ioctls::{VcpuExit, VcpuFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+	Arc,
+	atomic::{AtomicBool, Ordering},
+};
 
 /// A vCPU; belongs to one thread at a time.
 #[derive(Debug)]

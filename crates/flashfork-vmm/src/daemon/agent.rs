@@ -2,11 +2,13 @@
 
 use flashfork_proto::agent::{Client, Exec, Reply, Request};
 use serde_bytes::ByteBuf;
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
+use std::{
+	net::Shutdown,
+	os::unix::net::UnixStream,
+	sync::mpsc::{self, RecvTimeoutError},
+	thread,
+	time::Duration,
+};
 
 /// How long an agent may take to greet.
 const GREETING: Duration = Duration::from_secs(5);
@@ -89,8 +91,11 @@ fn keep_last(said: &mut Vec<u8>, bytes: &[u8]) {
 #[cfg(test)]
 pub(super) mod tests {
 	use super::*;
-	use flashfork_proto::agent::{Exit, Hello, MAX_FRAME, Stamp};
-	use flashfork_proto::{Preamble, Protocol, frame};
+	use flashfork_proto::{
+		Preamble, Protocol,
+		agent::{Exit, Hello, MAX_FRAME, Stamp},
+		frame,
+	};
 	use std::io::Write;
 
 	/// Greets as an agent does, whose part a test plays.

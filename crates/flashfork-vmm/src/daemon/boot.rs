@@ -1,30 +1,42 @@
 //! From a guest's power-on to its template. The guest runs in a shell, like every other.
 
-use super::Settings;
-use super::agent::{self, Line};
-use super::clone::nanoseconds;
-use super::console::Console;
-use super::disks::SERIAL;
-use super::error::DaemonError;
-use crate::devices::virtio::blk::{DiskState, FrozenDisk, Seen, overlay_bytes};
-use crate::files;
-use crate::machine::{Blank, Frozen};
-use crate::memory::{self, Layered};
-use crate::pool::{Pools, Shell, ShellFailure};
-use crate::state::MachineState;
+use super::{
+	Settings,
+	agent::{self, Line},
+	clone::nanoseconds,
+	console::Console,
+	disks::SERIAL,
+	error::DaemonError,
+};
+use crate::{
+	devices::virtio::blk::{DiskState, FrozenDisk, Seen, overlay_bytes},
+	files,
+	machine::{Blank, Frozen},
+	memory::{self, Layered},
+	pool::{Pools, Shell, ShellFailure},
+	state::MachineState,
+};
 use flashfork_image::guest::{CMDLINE, default_guest};
-use flashfork_proto::agent::{Client, Exit, PORT};
-use flashfork_proto::api::{CreateTemplate, MAX_SERIAL, Ready};
-use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Channel, ChannelError, Ended, FromShell, ToShell};
+use flashfork_proto::{
+	agent::{Client, Exit, PORT},
+	api::{CreateTemplate, MAX_SERIAL, Ready},
+	shell::{Boot, BootDisk, BootGuest, Channel, ChannelError, Ended, FromShell, ToShell},
+};
 use rustix::fs::SeekFrom;
-use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+	fs::File,
+	os::{
+		fd::{AsFd, OwnedFd},
+		unix::net::UnixStream,
+	},
+	path::Path,
+	sync::{
+		Arc, Weak,
+		mpsc::{self, Receiver},
+	},
+	thread,
+	time::{Duration, Instant},
+};
 
 /// How often the agent is called until it answers.
 const CALL: Duration = Duration::from_millis(100);
@@ -295,8 +307,10 @@ fn call(channel: &Channel) -> Result<(Line, Client<UnixStream, UnixStream>), Str
 
 #[cfg(test)]
 mod tests {
-	use super::super::fork::tests::{SHAPE, asked, frozen as machine, others};
-	use super::*;
+	use super::{
+		super::fork::tests::{SHAPE, asked, frozen as machine, others},
+		*,
+	};
 
 	#[test]
 	fn a_shell_that_says_that_its_guest_s_disk_is_another_makes_no_template() {

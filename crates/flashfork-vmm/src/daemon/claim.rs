@@ -1,11 +1,11 @@
 //! From a shell to a clone: by one primed for its template if any, else by one of those for everybody.
 
-use super::disks::Attached;
-use super::error::DaemonError;
-use super::templates::Entry;
+use super::{disks::Attached, error::DaemonError, templates::Entry};
 use crate::pool::{Claims, Pools, Shell, ShellFailure};
-use flashfork_proto::Generation;
-use flashfork_proto::shell::{ChannelError, Claim, ClaimTimes, FromShell, Go, Renewal, ToShell};
+use flashfork_proto::{
+	Generation,
+	shell::{ChannelError, Claim, ClaimTimes, FromShell, Go, Renewal, ToShell},
+};
 use std::time::{Duration, Instant};
 
 /// How long a shell may take from a claim to its guest's first exit.

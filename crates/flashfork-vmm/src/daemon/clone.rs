@@ -6,28 +6,42 @@ pub(super) mod tests;
 
 pub(super) use forking::{Delta, Forking};
 
-use super::claim::Claimed;
-use super::clones::Alive;
-use super::console::Console;
-use super::disks::Attached;
-use super::error::DaemonError;
-use super::kept::{self, CloneRecord};
-use super::memory;
-use super::own_fork::{self, OwnForks};
-use super::templates::Entry;
-use crate::pool::{Footprint, Pools, Shell, ShellFailure};
-use crate::store::{self, Descriptor, Held, Kind, Store, StoreError};
-use flashfork_proto::api::{self, CloneState};
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Channel, ChannelError, ClaimTimes, Ended, FromShell, Renewal, ToShell};
-use flashfork_proto::{Generation, generation_hex, printable};
+use super::{
+	claim::Claimed,
+	clones::Alive,
+	console::Console,
+	disks::Attached,
+	error::DaemonError,
+	kept::{self, CloneRecord},
+	memory,
+	own_fork::{self, OwnForks},
+	templates::Entry,
+};
+use crate::{
+	pool::{Footprint, Pools, Shell, ShellFailure},
+	store::{self, Descriptor, Held, Kind, Store, StoreError},
+};
+use flashfork_proto::{
+	Generation,
+	api::{self, CloneState},
+	generation_hex, printable,
+	shape::Shape,
+	shell::{Channel, ChannelError, ClaimTimes, Ended, FromShell, Renewal, ToShell},
+};
 use forking::Promised;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak, mpsc};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+	os::{
+		fd::{AsFd, BorrowedFd},
+		unix::net::UnixStream,
+	},
+	sync::{
+		Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+		atomic::{AtomicBool, Ordering},
+		mpsc,
+	},
+	thread,
+	time::{Duration, Instant},
+};
 
 /// How long a guest may take for its entropy, clock and hooks.
 pub(super) const ALIVE: Duration = Duration::from_secs(60);

@@ -1,22 +1,29 @@
 //! Clones: made, shown, rolled back, removed; all of them, where `clone` is about one.
 
-use super::claim::claim;
-use super::clone::{Born, Running};
-use super::disks::Attached;
-use super::error::DaemonError;
-use super::own_fork::OwnForks;
-use super::templates::Entry;
-use super::{Daemon, Reserved};
-use crate::pool::{Claims, Origin};
-use crate::template::{Numbers, Quota};
-use flashfork_proto::agent::{self, CloneIdentity};
-use flashfork_proto::api::{self, CreateClones, MAX_CLONES_AT_ONCE};
-use flashfork_proto::shell::Renewal;
-use flashfork_proto::signal::AttachedDisk;
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Instant;
+use super::{
+	Daemon, Reserved,
+	claim::claim,
+	clone::{Born, Running},
+	disks::Attached,
+	error::DaemonError,
+	own_fork::OwnForks,
+	templates::Entry,
+};
+use crate::{
+	pool::{Claims, Origin},
+	template::{Numbers, Quota},
+};
+use flashfork_proto::{
+	agent::{self, CloneIdentity},
+	api::{self, CreateClones, MAX_CLONES_AT_ONCE},
+	shell::Renewal,
+	signal::AttachedDisk,
+};
+use std::{
+	os::unix::net::UnixStream,
+	sync::{Arc, atomic::Ordering},
+	time::Instant,
+};
 
 /// Whether such clones can be made at all.
 pub(super) fn check(request: &CreateClones) -> Result<(), DaemonError> {

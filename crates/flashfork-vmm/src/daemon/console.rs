@@ -1,9 +1,11 @@
 //! A clone's console: the end of what was written, and who listens.
 
-use std::collections::VecDeque;
-use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::{
+	collections::VecDeque,
+	pin::pin,
+	sync::{Mutex, PoisonError},
+	task::{Context, Poll, Waker},
+};
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 /// Bytes kept for who comes later.

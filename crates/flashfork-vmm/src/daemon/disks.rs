@@ -1,17 +1,22 @@
 //! Disks that clones get at their claim, beside what their template has.
 
-use super::error::DaemonError;
-use super::kept;
-use crate::devices::virtio::blk::{DiskError, DiskState, FrozenDisk, SECTOR, Seen, empty_overlay, length};
-use crate::files;
-use crate::store::Descriptor;
-use flashfork_proto::api::{AttachDisk, CreateClones};
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::BootDisk;
-use flashfork_proto::signal::{AttachedDisk, MAX_JOB};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Component, Path};
-use std::sync::Arc;
+use super::{error::DaemonError, kept};
+use crate::{
+	devices::virtio::blk::{DiskError, DiskState, FrozenDisk, SECTOR, Seen, empty_overlay, length},
+	files,
+	store::Descriptor,
+};
+use flashfork_proto::{
+	api::{AttachDisk, CreateClones},
+	shape::Shape,
+	shell::BootDisk,
+	signal::{AttachedDisk, MAX_JOB},
+};
+use std::{
+	os::fd::{AsFd, BorrowedFd},
+	path::{Component, Path},
+	sync::Arc,
+};
 
 /// The serial number of a disk that is given none.
 pub(super) const SERIAL: &str = "flashfork";

@@ -1,18 +1,21 @@
 //! Why a request was not done.
 
-use crate::boot::BootError;
-use crate::devices::virtio::blk::DiskError;
-use crate::kvm;
-use crate::memory::LayerError;
-use crate::pool::{PoolError, ShellFailure};
-use crate::state::StateError;
-use crate::store::StoreError;
-use crate::template::{DirectoryError, QuotaError};
+use crate::{
+	boot::BootError,
+	devices::virtio::blk::DiskError,
+	kvm,
+	memory::LayerError,
+	pool::{PoolError, ShellFailure},
+	state::StateError,
+	store::StoreError,
+	template::{DirectoryError, QuotaError},
+};
 use flashfork_image::ImageError;
-use flashfork_proto::api::{self, ErrorCode};
-use flashfork_proto::shape::ShapeError;
-use std::io;
-use std::path::PathBuf;
+use flashfork_proto::{
+	api::{self, ErrorCode},
+	shape::ShapeError,
+};
+use std::{io, path::PathBuf};
 
 /// One line: what, why, and what to do.
 #[derive(Debug, thiserror::Error)]

@@ -1,28 +1,38 @@
 //! Live forks: a clone that runs becomes a template, and runs on.
 
-use super::Daemon;
-use super::agent::{self, Line};
-use super::clone::{Delta, Forking, LOOK, Running};
-use super::clones::Parent;
-use super::disks::Attached;
-use super::error::DaemonError;
-use super::templates::Entry;
-use crate::devices::virtio::blk::FrozenDisk;
-use crate::machine::Frozen;
-use crate::memory::{LayerError, Layered, MemfdError, delta};
-use crate::pool::{Origin, ShellFailure};
-use crate::state::MachineState;
-use crate::template::Template;
+use super::{
+	Daemon,
+	agent::{self, Line},
+	clone::{Delta, Forking, LOOK, Running},
+	clones::Parent,
+	disks::Attached,
+	error::DaemonError,
+	templates::Entry,
+};
+use crate::{
+	devices::virtio::blk::FrozenDisk,
+	machine::Frozen,
+	memory::{LayerError, Layered, MemfdError, delta},
+	pool::{Origin, ShellFailure},
+	state::MachineState,
+	template::Template,
+};
 use flashfork::Headroom;
-use flashfork_proto::agent::PORT;
-use flashfork_proto::api::{self, ForkClone, MAX_CLONES_AT_ONCE};
-use flashfork_proto::shell::{Ended, Pause};
+use flashfork_proto::{
+	agent::PORT,
+	api::{self, ForkClone, MAX_CLONES_AT_ONCE},
+	shell::{Ended, Pause},
+};
 use rustix::system::sysinfo;
-use std::iter;
-use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+	iter,
+	sync::{
+		Arc,
+		mpsc::{self, RecvTimeoutError},
+	},
+	thread,
+	time::{Duration, Instant},
+};
 
 /// How long a shell may take to copy what its guest has written, and so much longer for each MB of memory, and of what
 /// it may write to its disk.

@@ -1,13 +1,12 @@
 //! What KVM can do here: boots Linux guests, runs guests of a few bytes, or nothing, and how that was found. By trying.
 
-use super::error::DaemonError;
-use super::{Settings, boot};
-use crate::kvm;
-use crate::pool::Pools;
-use flashfork_image::KernelFiles;
-use flashfork_image::guest::SERIES;
-use flashfork_proto::api::{CreateTemplate, HostKvm, Ready};
-use flashfork_proto::shape::{Pages, Shape};
+use super::{Settings, boot, error::DaemonError};
+use crate::{kvm, pool::Pools};
+use flashfork_image::{KernelFiles, guest::SERIES};
+use flashfork_proto::{
+	api::{CreateTemplate, HostKvm, Ready},
+	shape::{Pages, Shape},
+};
 use std::sync::Arc;
 
 /// mov dx, 0x1234; mov al, FORK; out dx, al; hlt

@@ -1,35 +1,41 @@
 //! What is written down of templates and clones, and how the next daemon takes them over.
 
-use super::Daemon;
-use super::claim::Claimed;
-use super::clone::{Born, Running};
-use super::clones::Alive;
-use super::disks::Attached;
-use super::error::DaemonError;
-use super::own_fork::{Budget, OwnForks};
-use super::templates::Entry;
-use crate::devices::virtio::blk::{FrozenDisk, Seen};
-use crate::machine::Frozen;
-use crate::memory::Layered;
-use crate::pool::Shell;
-use crate::state::MachineState;
-use crate::store::{self, Descriptor, Held, Kept, Kind};
-use crate::template::{Quota, Template};
-use flashfork_proto::Generation;
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{BootDisk, Channel, ClaimTimes, Ended, Extent};
-use flashfork_proto::signal::AttachedDisk;
+use super::{
+	Daemon,
+	claim::Claimed,
+	clone::{Born, Running},
+	clones::Alive,
+	disks::Attached,
+	error::DaemonError,
+	own_fork::{Budget, OwnForks},
+	templates::Entry,
+};
+use crate::{
+	devices::virtio::blk::{FrozenDisk, Seen},
+	machine::Frozen,
+	memory::Layered,
+	pool::Shell,
+	state::MachineState,
+	store::{self, Descriptor, Held, Kept, Kind},
+	template::{Quota, Template},
+};
+use flashfork_proto::{
+	Generation,
+	shape::Shape,
+	shell::{BootDisk, Channel, ClaimTimes, Ended, Extent},
+	signal::AttachedDisk,
+};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::io;
-use std::iter;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{
+	collections::BTreeMap,
+	io, iter,
+	os::fd::OwnedFd,
+	path::PathBuf,
+	sync::{Arc, Weak, atomic::Ordering},
+	thread,
+	time::{Duration, Instant},
+};
 
 /// Descriptors that are to be left when all is taken over, for what is asked for then.
 const ROOM: usize = 64;

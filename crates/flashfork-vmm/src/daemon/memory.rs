@@ -1,10 +1,11 @@
 //! What a shell, waiting or a clone, adds to its host's memory.
 
-use crate::kvm;
-use crate::pool::{Cgroup, Footprint};
+use crate::{
+	kvm,
+	pool::{Cgroup, Footprint},
+};
 use flashfork_proto::shape::Shape;
-use std::fs;
-use std::sync::Weak;
+use std::{fs, sync::Weak};
 
 /// Lines of /proc/PID/status (proc_pid_status(5)): private pages, which for a clone are those that it wrote, of its
 /// memory and of its disk, and those of the monitor; the same, swapped out; page tables; and pages of 2 MB, of which

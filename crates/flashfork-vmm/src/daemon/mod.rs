@@ -38,17 +38,23 @@ pub use clones::Typist;
 pub use error::DaemonError;
 pub use socket::{Socket, SocketError};
 
-use crate::pool::{Pools, Program};
-use crate::store::Store;
+use crate::{
+	pool::{Pools, Program},
+	store::Store,
+};
 use clone::Running;
 use flashfork_cgroup::Cgroups;
 use flashfork_proto::api::{self, is_name};
 use kvm_ioctls::Kvm;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::{
+	collections::{BTreeMap, BTreeSet, VecDeque},
+	os::fd::{AsRawFd, BorrowedFd},
+	path::PathBuf,
+	sync::{
+		Arc, Mutex, MutexGuard, PoisonError, Weak,
+		atomic::{AtomicU32, AtomicU64, Ordering},
+	},
+};
 use templates::Entry;
 
 /// vsock context ids from here on are guests' (0 to 2 have meanings of their own).

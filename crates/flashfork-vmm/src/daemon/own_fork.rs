@@ -1,17 +1,22 @@
 //! Guests that fork themselves: whoever makes a clone says how often it may.
 
-use super::Daemon;
-use super::clone::Running;
-use super::clones::Parent;
-use super::error::DaemonError;
-use super::fork::{How, branch};
-use crate::state::StateError;
-use crate::store::{self, Held, Kind, Store};
-use flashfork_proto::api::CreateClones;
-use flashfork_proto::shell::Ended;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::thread;
-use std::time::Instant;
+use super::{
+	Daemon,
+	clone::Running,
+	clones::Parent,
+	error::DaemonError,
+	fork::{How, branch},
+};
+use crate::{
+	state::StateError,
+	store::{self, Held, Kind, Store},
+};
+use flashfork_proto::{api::CreateClones, shell::Ended};
+use std::{
+	sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+	thread,
+	time::Instant,
+};
 
 /// How often a clone may still fork itself, one number for it and all that comes of that. A fork that failed counts: a
 /// shell taken over may try for ever.

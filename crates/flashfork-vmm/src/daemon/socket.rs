@@ -1,17 +1,25 @@
 //! One daemon per socket. A killed one leaves a socket nobody listens at. A socket that systemd has made stays
 //! systemd's.
 
-use rustix::fs::{FlockOperation, Mode, flock};
-use rustix::net::listen;
-use rustix::process::umask;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use rustix::{
+	fs::{FlockOperation, Mode, flock},
+	net::listen,
+	process::umask,
+};
+use std::{
+	fs::{self, DirBuilder, File, OpenOptions},
+	io,
+	os::{
+		fd::{FromRawFd, OwnedFd},
+		unix::{
+			fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt},
+			net::{SocketAddr, UnixListener, UnixStream},
+		},
+	},
+	path::{Path, PathBuf},
+	thread,
+	time::{Duration, Instant},
+};
 
 /// Connections that wait until they are accepted, as in the standard library.
 const BACKLOG: i32 = 128;

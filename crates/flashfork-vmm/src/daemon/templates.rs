@@ -1,23 +1,28 @@
 //! Templates: made, saved, loaded, removed.
 
-use super::clone::Running;
-use super::disks;
-use super::error::DaemonError;
-use super::{Daemon, State, boot, kept};
-use crate::machine::Frozen;
-use crate::pool::{Origin, Shell, ShellFailure};
-use crate::store::{Held, Kind, Store};
-use crate::template::{self, Quota, Template};
+use super::{Daemon, State, boot, clone::Running, disks, error::DaemonError, kept};
+use crate::{
+	machine::Frozen,
+	pool::{Origin, Shell, ShellFailure},
+	store::{Held, Kind, Store},
+	template::{self, Quota, Template},
+};
 use flashfork::Headroom;
-use flashfork_proto::api::{self, CreateTemplate, LoadTemplate, SaveTemplate};
-use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::shell::{self, Run};
-use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock, Weak};
-use std::time::SystemTime;
+use flashfork_proto::{
+	api::{self, CreateTemplate, LoadTemplate, SaveTemplate},
+	shape::{Pages, Shape},
+	shell::{self, Run},
+};
+use std::{
+	collections::BTreeMap,
+	os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+	path::Path,
+	sync::{
+		Arc, MutexGuard, OnceLock, Weak,
+		atomic::{AtomicU64, Ordering},
+	},
+	time::SystemTime,
+};
 
 /// A template and what the daemon knows of it.
 #[derive(Debug)]
@@ -293,17 +298,16 @@ fn enough_memory(shape: &Shape) -> Result<(), DaemonError> {
 
 #[cfg(test)]
 mod tests {
-	use super::super::Settings;
-	use super::*;
-	use crate::machine::Machine;
-	use crate::memory::Layered;
-	use crate::pool::Program;
+	use super::{super::Settings, *};
+	use crate::{machine::Machine, memory::Layered, pool::Program};
 	use flashfork_proto::shell::{FromShell, ToShell};
 	use kvm_ioctls::Kvm;
-	use std::io::{Read, Write};
-	use std::net::{Shutdown, TcpListener, TcpStream};
-	use std::os::unix::net::UnixStream;
-	use std::time::Duration;
+	use std::{
+		io::{Read, Write},
+		net::{Shutdown, TcpListener, TcpStream},
+		os::unix::net::UnixStream,
+		time::Duration,
+	};
 
 	const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 };
 

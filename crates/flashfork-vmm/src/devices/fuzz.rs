@@ -1,8 +1,10 @@
 //! Whole guests from bytes, at the I/O ports: serial and signals.
 
 use super::{serial::Console, signal::SignalPort};
-use crate::events;
-use crate::fuzz::{Input, fuzz};
+use crate::{
+	events,
+	fuzz::{Input, fuzz},
+};
 use flashfork_proto::signal::{COMMAND_PORT, PORTS, Status};
 
 #[test]

@@ -10,19 +10,32 @@ mod vmgenid;
 
 pub use state::{DeviceState, DeviceStateError};
 
-use crate::memory::{Copying, GuestMemory, Watch};
-use crate::{events::Outbox, kvm::Vm, layout};
-use flashfork_proto::signal::{COMMAND_PORT, PORTS, Signal, Status};
-use flashfork_proto::{shape::Shape, shell::Renewal};
+use crate::{
+	events::Outbox,
+	kvm::Vm,
+	layout,
+	memory::{Copying, GuestMemory, Watch},
+};
+use flashfork_proto::{
+	shape::Shape,
+	shell::Renewal,
+	signal::{COMMAND_PORT, PORTS, Signal, Status},
+};
 use serial::Console;
 use signal::SignalPort;
-use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use virtio::blk::{Blk, Disk, DiskError, DiskSlot, FrozenDisk};
-use virtio::vsock::{Connector, Vsock};
-use virtio::{Rng, Service, Transport, VirtioDevice, Window};
+use std::{
+	io::{self, Write},
+	os::fd::AsFd,
+	sync::{
+		Arc, Mutex, MutexGuard, PoisonError,
+		atomic::{AtomicBool, Ordering},
+	},
+};
+use virtio::{
+	Rng, Service, Transport, VirtioDevice, Window,
+	blk::{Blk, Disk, DiskError, DiskSlot, FrozenDisk},
+	vsock::{Connector, Vsock},
+};
 
 /// What an access asks of the vCPU's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]

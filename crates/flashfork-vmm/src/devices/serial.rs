@@ -3,11 +3,15 @@
 use super::DeviceStateError;
 use crate::{kvm::Vm, layout};
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
-use vm_superio::serial::{NoEvents, SerialState as Registers};
-use vm_superio::{Serial, Trigger};
+use std::{
+	fmt,
+	io::{self, Write},
+	sync::{Arc, Mutex},
+};
+use vm_superio::{
+	Serial, Trigger,
+	serial::{NoEvents, SerialState as Registers},
+};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 /// Raises the serial port's interrupt.

@@ -2,8 +2,11 @@
 
 use super::Action;
 use crate::events::{Event, Outbox};
-use flashfork_proto::signal::{Access, Device, Signal, Status};
-use flashfork_proto::{Generation, shell::Renewal};
+use flashfork_proto::{
+	Generation,
+	shell::Renewal,
+	signal::{Access, Device, Signal, Status},
+};
 use std::time::{Instant, SystemTime};
 
 /// The ports and what they know of the VM.
@@ -79,8 +82,10 @@ fn realtime_ns() -> u64 {
 mod tests {
 	use super::*;
 	use crate::events;
-	use flashfork_proto::agent::CloneIdentity;
-	use flashfork_proto::signal::{COMMAND_PORT, DATA_PORT, MAX_PAYLOAD, PORTS, command};
+	use flashfork_proto::{
+		agent::CloneIdentity,
+		signal::{COMMAND_PORT, DATA_PORT, MAX_PAYLOAD, PORTS, command},
+	};
 	use proptest::prelude::*;
 	use std::time::Duration;
 

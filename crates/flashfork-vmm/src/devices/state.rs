@@ -1,7 +1,12 @@
 //! What the guest can see of all devices, as a template keeps it.
 
-use super::virtio::blk::{DiskError, DiskState};
-use super::{serial::SerialState, virtio::VirtioState};
+use super::{
+	serial::SerialState,
+	virtio::{
+		VirtioState,
+		blk::{DiskError, DiskState},
+	},
+};
 use flashfork_proto::signal::Device as SignalState;
 use serde::{Deserialize, Serialize};
 

@@ -2,11 +2,13 @@
 
 use super::JailError;
 use linux_raw_sys::general::F_SETSIG;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
-use rustix::process::{
-	DumpableBehavior, Resource, Rlimit, Signal, getrlimit, set_dumpable_behavior, set_parent_process_death_signal,
-	setrlimit,
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	fs::{FileType, OFlags, fcntl_getfl, fstat},
+	process::{
+		DumpableBehavior, Resource, Rlimit, Signal, getrlimit, set_dumpable_behavior, set_parent_process_death_signal,
+		setrlimit,
+	},
 };
 
 /// Descriptors: KVM's, eventfds, and one for each vsock connection. Never more than half of what the daemon may have:

@@ -1,12 +1,14 @@
 //! An empty world: no files, no network, no privileges.
 
 use super::{Isolation, JailError};
-use rustix::io::Errno;
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, mount_move, unmount};
-use rustix::process::{Gid, Uid, chdir, chroot, getegid, geteuid, getpid, pivot_root};
-use rustix::thread::{
-	CapabilitySet, CapabilitySets, UnshareFlags, set_capabilities, set_no_new_privs, set_thread_groups,
-	set_thread_res_gid, set_thread_res_uid, unshare_unsafe,
+use rustix::{
+	io::Errno,
+	mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, mount_move, unmount},
+	process::{Gid, Uid, chdir, chroot, getegid, geteuid, getpid, pivot_root},
+	thread::{
+		CapabilitySet, CapabilitySets, UnshareFlags, set_capabilities, set_no_new_privs, set_thread_groups,
+		set_thread_res_gid, set_thread_res_uid, unshare_unsafe,
+	},
 };
 
 /// With this and its process id, which is below 2^22, a shell's daemon as root makes the shell's user and group: one of

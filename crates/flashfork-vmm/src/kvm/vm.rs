@@ -1,7 +1,11 @@
 //! A VM with everything that takes long to make: interrupt controllers, timer, memory slots, vCPUs, their CPUID.
 
 use super::cpuid::{self, CpuidEntries};
-use crate::{cpu::Msrs, cpu::TscOffset, cpu::Vcpu, layout, memory::Ram};
+use crate::{
+	cpu::{Msrs, TscOffset, Vcpu},
+	layout,
+	memory::Ram,
+};
 use flashfork_proto::shape::Shape;
 use kvm_bindings::{KVM_PIT_SPEAKER_DUMMY, kvm_pit_config, kvm_userspace_memory_region};
 use kvm_ioctls::{Cap, Kvm, VmFd};

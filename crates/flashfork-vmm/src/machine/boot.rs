@@ -1,8 +1,12 @@
 //! From an empty machine to a running guest.
 
 use super::{Machine, MachineError};
-use crate::devices::virtio::blk::{self, Disk, Image};
-use crate::{boot::Source, cpu::VcpuStateError, memory};
+use crate::{
+	boot::Source,
+	cpu::VcpuStateError,
+	devices::virtio::blk::{self, Disk, Image},
+	memory,
+};
 use flashfork_proto::shape::Shape;
 use std::{fs::File, os::fd::OwnedFd};
 

@@ -5,12 +5,23 @@
 //! long as to copy what it wrote since the last round, and to pass over the page tables of what it has touched.
 
 use super::{Machine, MachineError};
-use crate::memory::{Copying, Watch};
-use crate::{cpu::Exit, events::Event, state::MachineState};
-use flashfork_proto::signal::{Forked, Role, Status};
-use flashfork_proto::{agent::CloneIdentity, shape::Pages, shell::Pause};
-use std::time::{Duration, Instant, SystemTime};
-use std::{os::fd::OwnedFd, sync::Arc};
+use crate::{
+	cpu::Exit,
+	events::Event,
+	memory::{Copying, Watch},
+	state::MachineState,
+};
+use flashfork_proto::{
+	agent::CloneIdentity,
+	shape::Pages,
+	shell::Pause,
+	signal::{Forked, Role, Status},
+};
+use std::{
+	os::fd::OwnedFd,
+	sync::Arc,
+	time::{Duration, Instant, SystemTime},
+};
 
 /// A round that copied no more pages than this was short enough: the rest is copied in the pause.
 const FEW: usize = 256;

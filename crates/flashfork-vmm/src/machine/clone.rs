@@ -1,12 +1,17 @@
 //! From an empty machine to a clone, and back to where a clone started.
 
 use super::{Frozen, Machine, MachineError};
-use crate::cpu::{TscOffset, Vcpu, VcpuState, VcpuStateError, wait_awake};
-use crate::memory::{Undo, Watch};
-use crate::{devices::virtio::blk::Disk, state::MachineState};
+use crate::{
+	cpu::{TscOffset, Vcpu, VcpuState, VcpuStateError, wait_awake},
+	devices::virtio::blk::Disk,
+	memory::{Undo, Watch},
+	state::MachineState,
+};
 use flashfork_proto::{shape::Pages, shell::Renewal};
-use std::time::{Duration, Instant};
-use std::{sync::Arc, sync::mpsc::Receiver};
+use std::{
+	sync::{Arc, mpsc::Receiver},
+	time::{Duration, Instant},
+};
 
 /// What each step took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

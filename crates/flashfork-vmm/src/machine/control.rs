@@ -3,12 +3,12 @@
 use super::{Machine, MachineError};
 #[cfg(test)]
 use crate::cpu::Vcpu;
-use crate::devices::Devices;
-use crate::events::Event;
-use crate::memory::GuestMemory;
+use crate::{devices::Devices, events::Event, memory::GuestMemory};
 use flashfork_proto::shape::Shape;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::{
+	os::fd::{AsFd, BorrowedFd},
+	time::Duration,
+};
 
 impl Machine {
 	/// Lets devices serve and all vCPUs run.

@@ -1,10 +1,12 @@
 //! Why a machine can't do what it was asked to.
 
-use crate::boot::BootError;
-use crate::cpu::{RehearsalError, RunError, VcpuStateError};
-use crate::devices::{DeviceStateError, virtio::blk::DiskError};
-use crate::kvm::{VmError, VmStateError};
-use crate::memory::{LayerError, MemfdError, RamError};
+use crate::{
+	boot::BootError,
+	cpu::{RehearsalError, RunError, VcpuStateError},
+	devices::{DeviceStateError, virtio::blk::DiskError},
+	kvm::{VmError, VmStateError},
+	memory::{LayerError, MemfdError, RamError},
+};
 
 /// One line: what, why, and what to do.
 #[derive(Debug, thiserror::Error)]

@@ -1,10 +1,13 @@
 //! From a warm VM to a template.
 
 use super::{Machine, MachineError};
-use crate::cpu::{VcpuState, VcpuStateError};
-use crate::devices::virtio::blk::{DiskError, FrozenDisk};
-use crate::memory::{self, Layered};
-use crate::{kvm::VmState, state::MachineState};
+use crate::{
+	cpu::{VcpuState, VcpuStateError},
+	devices::virtio::blk::{DiskError, FrozenDisk},
+	kvm::VmState,
+	memory::{self, Layered},
+	state::MachineState,
+};
 use flashfork_proto::shape::Pages;
 use std::sync::Arc;
 

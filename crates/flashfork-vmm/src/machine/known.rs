@@ -2,8 +2,7 @@
 
 use super::{Machine, MachineError};
 use crate::memory::RamError;
-use flashfork_proto::shape::Pages;
-use flashfork_proto::shell::Run;
+use flashfork_proto::{shape::Pages, shell::Run};
 
 impl Machine {
 	/// The pages that a clone has written; nothing where they are more than a shell has there before, or can't be told

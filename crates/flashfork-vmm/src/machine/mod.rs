@@ -16,10 +16,14 @@ pub use clone::{CloneTimes, Primed};
 pub use error::MachineError;
 pub use freeze::Frozen;
 
-use crate::events::{Event, Inbox};
-use crate::memory::{Layered, Ram, Undo, Watch};
-use crate::{cpu::VcpuHandle, devices::Devices};
-use crate::{kvm::Vm, state::MachineState};
+use crate::{
+	cpu::VcpuHandle,
+	devices::Devices,
+	events::{Event, Inbox},
+	kvm::Vm,
+	memory::{Layered, Ram, Undo, Watch},
+	state::MachineState,
+};
 use branch::Branching;
 use flashfork_proto::shape::Shape;
 use std::{collections::VecDeque, os::fd::OwnedFd, sync::Arc, thread::JoinHandle};

@@ -1,9 +1,13 @@
 //! Everything that takes long, before anybody asks for a VM.
 
 use super::{Machine, MachineError};
-use crate::cpu::{VcpuLoop, pair};
-use crate::devices::Devices;
-use crate::{events, kvm::Vm, memory::Ram};
+use crate::{
+	cpu::{VcpuLoop, pair},
+	devices::Devices,
+	events,
+	kvm::Vm,
+	memory::Ram,
+};
 use flashfork_proto::shape::Shape;
 use kvm_ioctls::Kvm;
 use std::{collections::VecDeque, io::Write, sync::Arc, thread};

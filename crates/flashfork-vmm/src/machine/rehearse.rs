@@ -1,8 +1,7 @@
 //! A claim for nothing, before there is one to be claimed.
 
 use super::{Machine, MachineError};
-use crate::{boot::Source, cpu::Vcpu, kvm::VmState};
-use crate::{memory, state::MachineState};
+use crate::{boot::Source, cpu::Vcpu, kvm::VmState, memory, state::MachineState};
 use flashfork_proto::shape::Pages;
 
 /// in al, 0x80: an exit that nobody listens to, and whose answer is written where `KVM_RUN` takes it from.

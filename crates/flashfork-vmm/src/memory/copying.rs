@@ -1,9 +1,11 @@
 //! A copy of what was written to a private mapping, made while it is written to: rounds of copying what was written
 //! since the last one (pre-copy, as in live migration), and one at the end, when nobody writes.
 
-use super::delta::{self, mark};
-use super::pagemap::PAGE;
-use super::{Reservation, Watch};
+use super::{
+	Reservation, Watch,
+	delta::{self, mark},
+	pagemap::PAGE,
+};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::{io, ops::Range, os::fd::AsFd};
 
@@ -87,8 +89,10 @@ mod tests {
 	use super::*;
 	use crate::memory;
 	use flashfork_proto::shape::Pages;
-	use std::os::fd::OwnedFd;
-	use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+	use std::{
+		os::fd::OwnedFd,
+		sync::atomic::{AtomicBool, AtomicU64, Ordering},
+	};
 
 	const PAGES: usize = 3 * STEP / PAGE / 2;
 	const BYTES: usize = PAGES * PAGE;

@@ -4,12 +4,17 @@
 //! What is a hole in the file doesn't say it: where the host makes such files of 2 MB pages
 //! (/sys/kernel/mm/transparent_hugepage/shmem_enabled), zeros come with each page that is written.
 
-use super::memfd::{self, MemfdError};
-use super::pagemap::PAGE;
+use super::{
+	memfd::{self, MemfdError},
+	pagemap::PAGE,
+};
 use flashfork_proto::shape::Pages;
 use rustix::{fs::SeekFrom, io::Errno};
-use std::os::fd::{AsFd, OwnedFd};
-use std::{io, ops::Range};
+use std::{
+	io,
+	ops::Range,
+	os::fd::{AsFd, OwnedFd},
+};
 
 /// An empty one for a memory of `bytes`, whole pages. `name` shows in /proc/PID/maps.
 pub fn create(name: &str, bytes: u64) -> Result<OwnedFd, MemfdError> {

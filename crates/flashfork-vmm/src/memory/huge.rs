@@ -1,11 +1,15 @@
 //! 2 MB pages for a template's memory, whatever the host's mode for shared memory is.
 
 use super::Reservation;
-use rustix::fs::{SeekFrom, seek};
-use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use rustix::{
+	fs::{SeekFrom, seek},
+	io::Errno,
+	mm::{MapFlags, ProtFlags},
+};
+use std::{
+	io,
+	os::fd::{AsFd, BorrowedFd},
+};
 
 /// A 2 MB page.
 const HUGE: u64 = 2 << 20;

@@ -4,12 +4,18 @@
 //! Each file holds its pages at their own offsets. *Extents* say which file a page is taken from, so a clone maps each
 //! page once, however deep it lies. A file of which no page shows any more is let go.
 
-use super::delta::{self, read, runs, write};
-use super::memfd::{self, MemfdError, seal};
-use super::pagemap::PAGE;
+use super::{
+	delta::{self, read, runs, write},
+	memfd::{self, MemfdError, seal},
+	pagemap::PAGE,
+};
 use flashfork_proto::shell::{Extent, MAX_EXTENTS, MAX_LAYERS};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::{io, ops::Range, sync::Arc};
+use std::{
+	io,
+	ops::Range,
+	os::fd::{AsFd, BorrowedFd, OwnedFd},
+	sync::Arc,
+};
 
 /// What is copied at once, in bytes.
 const CHUNK: usize = 1 << 20;

@@ -1,10 +1,14 @@
 //! Memory files: made, sealed, and checked when they come from elsewhere.
 
 use flashfork_proto::shape::Pages;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::io::Errno;
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use rustix::{
+	fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create},
+	io::Errno,
+};
+use std::{
+	os::fd::{AsFd, OwnedFd},
+	time::Duration,
+};
 
 /// What a template's memory must have: nobody can ever write to it, or make it shorter (a clone would get `SIGBUS`) or
 /// longer.

@@ -5,10 +5,17 @@ use linux_raw_sys::general::{
 	PAGE_IS_FILE, PAGE_IS_PRESENT, PAGE_IS_SWAPPED, PAGE_IS_WRITTEN, PM_SCAN_CHECK_WPASYNC, PM_SCAN_WP_MATCHING,
 	page_region as Region, pm_scan_arg as Ask,
 };
-use rustix::ioctl::{Opcode, opcode::read_write};
-use rustix::system::uname;
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
-use std::{fs::File, io, ops::Range, os::fd::AsRawFd, os::unix::fs::FileExt};
+use rustix::{
+	ioctl::{Opcode, opcode::read_write},
+	system::uname,
+	thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities},
+};
+use std::{
+	fs::File,
+	io,
+	ops::Range,
+	os::{fd::AsRawFd, unix::fs::FileExt},
+};
 
 /// `PAGEMAP_SCAN` of linux/fs.h.
 pub(crate) const SCAN: Opcode = read_write::<Ask>(b'f', 16);

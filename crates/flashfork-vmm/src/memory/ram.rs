@@ -1,15 +1,13 @@
 //! A guest's RAM: a reservation whose addresses KVM's memory slots hold, and what is mapped over it at the moment.
 
-use super::pagemap::PAGE;
-use super::{Copying, Layered, MemfdError, Reservation, Undo, Watch};
+use super::{Copying, Layered, MemfdError, Reservation, Undo, Watch, pagemap::PAGE};
 use crate::layout;
 use flashfork_proto::{
 	shape::Shape,
 	shell::{MAX_POPULATED, MAX_RUNS, Run},
 };
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
-use std::os::fd::AsFd;
-use std::{fmt, io};
+use std::{fmt, io, os::fd::AsFd};
 use vm_memory::{GuestAddress, GuestMemoryMmap, GuestRegionMmap, mmap::MmapRegionBuilder};
 
 /// Guest RAM as devices see it. Its addresses are those of the reservation: while nothing is mapped an access is a

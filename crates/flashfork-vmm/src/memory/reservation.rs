@@ -1,12 +1,17 @@
 //! A range of addresses with nothing behind it, for memory slots that exist before their memory does.
 
 use flashfork_proto::shape::MAX_MEMORY_MIB;
-use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
-use rustix::rand::{GetRandomFlags, getrandom};
-use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::{io, iter, ptr};
+use rustix::{
+	io::Errno,
+	mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap},
+	rand::{GetRandomFlags, getrandom},
+};
+use std::{
+	io, iter,
+	ops::Range,
+	os::fd::{AsFd, BorrowedFd},
+	ptr,
+};
 
 /// Reservations no larger than a guest's memory are aligned to this, in bytes, so that 2 MB pages fit.
 const ALIGN: usize = 2 << 20;

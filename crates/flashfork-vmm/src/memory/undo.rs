@@ -6,8 +6,7 @@
 //! which pages are copies, while nobody writes. Those that have been copied back stay mapped, here and in KVM: whoever
 //! writes them again has no fault.
 
-use super::pagemap::PAGE;
-use super::{Layered, Reservation, Watch};
+use super::{Layered, Reservation, Watch, pagemap::PAGE};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::{io, ops::Range, time::Duration};
 

@@ -6,14 +6,19 @@
 //! (`UFFD_USER_MODE_ONLY`) could be told to it, and none is.
 
 use super::pagemap::{Pagemap, Which};
-use linux_raw_sys::general::{
-	UFFD_API, UFFD_FEATURE_PAGEFAULT_FLAG_WP, UFFD_FEATURE_WP_ASYNC, UFFD_FEATURE_WP_HUGETLBFS_SHMEM,
-	UFFDIO_REGISTER_MODE_WP, uffdio_api, uffdio_range, uffdio_register,
+use linux_raw_sys::{
+	general::{
+		UFFD_API, UFFD_FEATURE_PAGEFAULT_FLAG_WP, UFFD_FEATURE_WP_ASYNC, UFFD_FEATURE_WP_HUGETLBFS_SHMEM,
+		UFFDIO_REGISTER_MODE_WP, uffdio_api, uffdio_range, uffdio_register,
+	},
+	ioctl::{UFFDIO_API, UFFDIO_REGISTER, UFFDIO_UNREGISTER},
 };
-use linux_raw_sys::ioctl::{UFFDIO_API, UFFDIO_REGISTER, UFFDIO_UNREGISTER};
 use rustix::mm::{UserfaultfdFlags, userfaultfd};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::{io, ops::Range};
+use std::{
+	io,
+	ops::Range,
+	os::fd::{AsRawFd, OwnedFd},
+};
 
 /// The ioctls that a watch makes, for the shell's filter.
 pub(crate) const CALLS: [u32; 2] = [UFFDIO_REGISTER, UFFDIO_UNREGISTER];

@@ -4,9 +4,12 @@
 
 use flashfork_cgroup::{Cgroups, write};
 use flashfork_proto::shape::Shape;
-use std::fs::{self, read_to_string as read};
-use std::path::{Path, PathBuf};
-use std::{io, process};
+use std::{
+	fs::{self, read_to_string as read},
+	io,
+	path::{Path, PathBuf},
+	process,
+};
 
 /// The daemon's name.
 pub const NAME: &str = "flashfork-vmd";

@@ -2,8 +2,10 @@
 
 use super::{Origin, PATIENCE, PoolError, Pools, Shell};
 use flashfork_proto::shape::Shape;
-use std::sync::{PoisonError, Weak};
-use std::time::Instant;
+use std::{
+	sync::{PoisonError, Weak},
+	time::Instant,
+};
 
 /// Claims that were announced: so many shells are made at the same time, rather than each when the one before it is
 /// taken.

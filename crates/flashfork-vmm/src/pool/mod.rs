@@ -19,11 +19,13 @@ use flashfork_cgroup::Cgroups;
 use flashfork_proto::{api::PoolStats, shape::Shape};
 use primed::Primed;
 use reaper::Reaper;
-use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::{
+	collections::{BTreeMap, VecDeque},
+	os::fd::OwnedFd,
+	sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+	thread::{self, JoinHandle},
+	time::{Duration, Instant},
+};
 
 /// How often the shells that wait are looked at.
 const HEALTH: Duration = Duration::from_secs(1);

@@ -5,8 +5,11 @@
 //! is given to another only when that is asked for twice in a row.
 
 use super::{Shell, ShellFailure};
-use std::sync::{Arc, Weak};
-use std::{fmt::Debug, mem};
+use std::{
+	fmt::Debug,
+	mem,
+	sync::{Arc, Weak},
+};
 
 /// A template that shells can be primed for.
 pub trait Origin: Debug + Send + Sync {

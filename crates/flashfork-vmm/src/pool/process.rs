@@ -1,10 +1,16 @@
 //! A shell's process: one that this daemon has started, or an earlier one.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::process::{Child, ExitStatus};
-use std::{io, os::fd::OwnedFd, sync::Arc};
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	io::Errno,
+	process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
+use std::{
+	io,
+	os::fd::OwnedFd,
+	process::{Child, ExitStatus},
+	sync::Arc,
+};
 
 #[derive(Debug)]
 pub(super) struct Process {

@@ -1,9 +1,11 @@
 //! Ends shells, one by one, where nobody waits for it.
 
 use super::Shell;
-use std::io;
-use std::sync::mpsc::{Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::{
+	io,
+	sync::mpsc::{Sender, channel},
+	thread::{self, JoinHandle},
+};
 
 /// A thread that waits for the end of shells.
 #[derive(Debug)]

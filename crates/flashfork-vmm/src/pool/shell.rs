@@ -1,18 +1,25 @@
 //! One shell's process, from the daemon's side.
 
-use super::cgroup::Cgroup;
-use super::process::Process;
+use super::{cgroup::Cgroup, process::Process};
 use crate::store::{Held, Kind, Store, StoreError};
 use flashfork_cgroup::Cgroups;
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Channel, ChannelError, FromShell, Origin, Run, ToShell};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::process::{Command, Stdio};
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
-use std::{ffi::OsString, io, path::PathBuf};
+use flashfork_proto::{
+	shape::Shape,
+	shell::{Channel, ChannelError, FromShell, Origin, Run, ToShell},
+};
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	io::Errno,
+};
+use std::{
+	ffi::OsString,
+	io,
+	os::fd::{BorrowedFd, OwnedFd},
+	path::PathBuf,
+	process::{Command, Stdio},
+	sync::{Arc, Weak},
+	time::{Duration, Instant},
+};
 
 /// How long making a machine may take.
 const PREPARE: Duration = Duration::from_secs(20);

@@ -1,16 +1,28 @@
 //! The claim: a machine that waits becomes a clone, or is given to the controller to boot.
 
-use super::serve::{Handed, Handover};
-use super::{ShellError, disk};
-use crate::machine::{Blank, CloneTimes, Frozen, Machine};
-use crate::{boot::Source, cpu::VcpuLoop, jail, memory::Layered, state::MachineState};
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{
-	Boot, BootDisk, BootGuest, Channel, ClaimTimes, Ended, Extent, FromShell, Origin, ToShell,
+use super::{
+	ShellError, disk,
+	serve::{Handed, Handover},
+};
+use crate::{
+	boot::Source,
+	cpu::VcpuLoop,
+	jail,
+	machine::{Blank, CloneTimes, Frozen, Machine},
+	memory::Layered,
+	state::MachineState,
+};
+use flashfork_proto::{
+	shape::Shape,
+	shell::{Boot, BootDisk, BootGuest, Channel, ClaimTimes, Ended, Extent, FromShell, Origin, ToShell},
 };
 use rustix::fs::fstat;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::{fs::File, sync::Arc, sync::mpsc::Receiver, time::Duration};
+use std::{
+	fs::File,
+	os::fd::{AsFd, BorrowedFd, OwnedFd},
+	sync::{Arc, mpsc::Receiver},
+	time::Duration,
+};
 
 /// A machine without memory or state. Its thread is vCPU 0's.
 pub(super) struct Waiting {

@@ -1,9 +1,11 @@
 //! What the guest wrote to its console, until the controller sends it: a guest writes byte by byte, the daemon gets
 //! packets.
 
-use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+	io::{self, Write},
+	os::fd::{AsFd, AsRawFd, BorrowedFd},
+	sync::{Arc, Mutex, PoisonError},
+};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 /// Greatest number of bytes kept; and so the greatest packet. More than that is lost, as on a line without a listener.

@@ -3,8 +3,11 @@
 pub(super) use crate::devices::virtio::blk::Image;
 
 use super::ShellError;
-use crate::devices::virtio::blk::{FrozenDisk, length, overlay_bytes};
-use crate::{machine::MachineError, memory::Layered};
+use crate::{
+	devices::virtio::blk::{FrozenDisk, length, overlay_bytes},
+	machine::MachineError,
+	memory::Layered,
+};
 use flashfork_proto::shell::{BootDisk, Extent};
 use std::{fs::File, os::fd::OwnedFd};
 

@@ -1,7 +1,6 @@
 //! From an empty process to a machine that waits.
 
-use super::{ShellError, claim::Waiting};
-use super::{console::Output, serve};
+use super::{ShellError, claim::Waiting, console::Output, serve};
 use crate::{jail::JailError, machine::Machine, memory::Watch};
 use flashfork_proto::shell::{Channel, FromShell, MAX_MESSAGE, ToShell};
 use kvm_ioctls::Kvm;

@@ -1,20 +1,38 @@
 //! The controller: requests, events and console of a machine, one thread for all of them.
 
-use super::claim::{name, nanoseconds, times};
-use super::{ShellError, console::Output, disk::Image};
-use crate::machine::{Blank, Deltas, Machine, MachineError};
-use crate::{boot::Source, cpu::Exit, events::Event};
-use flashfork_proto::Generation;
-use flashfork_proto::shell::{Channel, ClaimTimes, Ended, FromShell, MAX_MESSAGE, Renewal, ToShell};
-use flashfork_proto::signal::{Signal, Status};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
-use std::{collections::VecDeque, io};
+use super::{
+	ShellError,
+	claim::{name, nanoseconds, times},
+	console::Output,
+	disk::Image,
+};
+use crate::{
+	boot::Source,
+	cpu::Exit,
+	events::Event,
+	machine::{Blank, Deltas, Machine, MachineError},
+};
+use flashfork_proto::{
+	Generation,
+	shell::{Channel, ClaimTimes, Ended, FromShell, MAX_MESSAGE, Renewal, ToShell},
+	signal::{Signal, Status},
+};
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	io::Errno,
+	time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime},
+};
+use std::{
+	collections::VecDeque,
+	io,
+	os::fd::{AsFd, OwnedFd},
+	sync::{
+		Arc,
+		atomic::{AtomicBool, Ordering},
+		mpsc,
+	},
+	time::{Duration, Instant},
+};
 
 /// How long a guest may stay inside before it is asked out, so that the daemon hears of it; also how often input waits
 /// for room in the guest's serial port.

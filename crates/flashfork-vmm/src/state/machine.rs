@@ -1,7 +1,11 @@
 //! A whole VM's state without its RAM.
 
 use super::envelope::{Envelope, StateError, VERSION};
-use crate::{cpu::VcpuState, devices::DeviceState, devices::virtio::blk::DiskState, kvm::CpuidEntries, kvm::VmState};
+use crate::{
+	cpu::VcpuState,
+	devices::{DeviceState, virtio::blk::DiskState},
+	kvm::{CpuidEntries, VmState},
+};
 use flashfork_proto::shape::Shape;
 use serde::{Deserialize, Serialize};
 

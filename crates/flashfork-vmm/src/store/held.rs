@@ -1,22 +1,35 @@
 //! The daemon's side: all that is held, and the line to the store, which may end at any time.
 
 use super::{BACKLOG, FromStore, HELLO, Hello, Kind, PATIENCE, ToStore};
-use flashfork_proto::frame::FrameError;
-use flashfork_proto::shell::{Channel, ChannelError};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
-use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
+use flashfork_proto::{
+	frame::FrameError,
+	shell::{Channel, ChannelError},
+};
+use rustix::{
+	event::{PollFd, PollFlags, Timespec, poll},
+	fs::{Mode, OFlags},
+	io::Errno,
+	net::{
+		AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+		sockopt::{Timeout, set_socket_timeout, socket_peercred},
+	},
+	process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal},
+};
 use serde_bytes::ByteBuf;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use std::{collections::BTreeMap, fmt::Debug, io, thread};
+use std::{
+	collections::BTreeMap,
+	fmt::Debug,
+	io,
+	os::{
+		fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+		unix::fs::FileTypeExt,
+	},
+	path::{Path, PathBuf},
+	process::{Child, Command, Stdio},
+	sync::{Arc, Mutex, MutexGuard, PoisonError},
+	thread,
+	time::{Duration, Instant},
+};
 
 /// Stores in a row that may end soon; how often one that hangs up is asked.
 const ATTEMPTS: u32 = 3;

@@ -2,15 +2,23 @@
 
 use super::{BACKLOG, FromStore, HELLO, Hello, Kind, PATIENCE, ToStore};
 use flashfork_proto::shell::{Channel, ChannelError};
-use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
-use rustix::net::{SocketFlags, accept_with, listen};
-use rustix::process::{Resource, Rlimit, Signal, geteuid, getrlimit, pidfd_send_signal, setrlimit};
+use rustix::{
+	io::Errno,
+	net::{
+		SocketFlags, accept_with, listen,
+		sockopt::{Timeout, set_socket_timeout, socket_peercred},
+	},
+	process::{Resource, Rlimit, Signal, geteuid, getrlimit, pidfd_send_signal, setrlimit},
+};
 use serde_bytes::ByteBuf;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{Sender, channel};
-use std::time::{Duration, Instant};
-use std::{collections::BTreeMap, io, thread};
+use std::{
+	collections::BTreeMap,
+	io,
+	os::fd::{AsFd, BorrowedFd, OwnedFd},
+	sync::mpsc::{Sender, channel},
+	thread,
+	time::{Duration, Instant},
+};
 
 /// How long who connects may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_secs(2);

@@ -4,25 +4,39 @@
 //! Checksums find damage, not malice: who can write to the directory can make a template of anything. It holds all the
 //! guest's secrets, so only its owner may read it.
 
-use super::manifest::{DiskSums, Manifest, Sum};
-use super::{DirectoryError, Host, Template, sparse};
-use crate::devices::virtio::blk::{FrozenDisk, Seen, overlay_bytes};
-use crate::memory::{self, Layered};
-use crate::{files, machine::Frozen, state::MachineState};
+use super::{
+	DirectoryError, Host, Template,
+	manifest::{DiskSums, Manifest, Sum},
+	sparse,
+};
+use crate::{
+	devices::virtio::blk::{FrozenDisk, Seen, overlay_bytes},
+	files,
+	machine::Frozen,
+	memory::{self, Layered},
+	state::MachineState,
+};
 use flashfork::Headroom;
 use flashfork_proto::shape::Pages;
 use kvm_ioctls::Kvm;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use rustix::{io::Errno, process::geteuid};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::{iter, ops::Range};
-use vm_memory::mmap::MmapRegion;
-use vm_memory::{Bytes, FileOffset, VolatileMemory};
+use rustix::{
+	fs::{FlockOperation, Mode, OFlags, flock, open},
+	io::Errno,
+	process::geteuid,
+};
+use std::{
+	fs::{self, DirBuilder, File, OpenOptions},
+	io::{self, Write},
+	iter,
+	ops::Range,
+	os::{
+		fd::{AsFd, BorrowedFd, OwnedFd},
+		unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
+	},
+	path::{Path, PathBuf},
+	sync::{Arc, Mutex, PoisonError},
+};
+use vm_memory::{Bytes, FileOffset, VolatileMemory, mmap::MmapRegion};
 
 const MANIFEST: &str = "manifest";
 const RAM: &str = "ram";

@@ -1,11 +1,15 @@
 //! A template belongs to one tenant, and is retired after a number of clones: they share one address-space layout, so
 //! each is a further try to guess it (HyperFork, section 5.1).
 
-use crate::state::StateError;
-use crate::store::{self, Held, Kind, Store};
+use crate::{
+	state::StateError,
+	store::{self, Held, Kind, Store},
+};
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::{
+	ops::Range,
+	sync::{Arc, Mutex, OnceLock},
+};
 
 /// Who may make clones, and how many.
 #[derive(Debug)]

@@ -5,11 +5,16 @@
 
 use super::manifest::Sum;
 use crate::memory::delta;
-use rustix::fs::{SeekFrom, seek};
-use rustix::io::Errno;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::{fs::File, ops::Range};
-use std::{io, iter};
+use rustix::{
+	fs::{SeekFrom, seek},
+	io::Errno,
+};
+use std::{
+	fs::File,
+	io, iter,
+	ops::Range,
+	os::fd::{AsFd, BorrowedFd},
+};
 
 /// What is a hole or not.
 const PAGE: usize = 4096;

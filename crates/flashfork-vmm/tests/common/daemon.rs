@@ -6,11 +6,13 @@ use flashfork_proto::api::{self, Clone, Forked, PoolStats, Stats, Template};
 use rustix::process::{Pid, Signal};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::os::unix::{fs::PermissionsExt, net::UnixStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::{
+	io::{Read, Write},
+	os::unix::{fs::PermissionsExt, net::UnixStream},
+	path::{Path, PathBuf},
+	process::{Child, Command},
+	time::{Duration, Instant},
+};
 
 /// What does not happen for so long never will, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(120);

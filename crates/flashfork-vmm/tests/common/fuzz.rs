@@ -2,10 +2,12 @@
 //! What makes a target panic or hang is written beside them, and so replayed by every later run.
 #![allow(dead_code)]
 
-use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+	fs,
+	panic::{AssertUnwindSafe, catch_unwind},
+	path::{Path, PathBuf},
+	time::{Duration, Instant, SystemTime},
+};
 
 /// What takes so long hangs, however busy the machine is.
 const HANG: Duration = Duration::from_secs(120);

@@ -3,11 +3,18 @@
 
 pub mod counting;
 
-use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::signal::{Done, Signal};
-use flashfork_proto::{agent::CloneIdentity, shell::Renewal};
-use flashfork_vmm::machine::{Frozen, Machine};
-use flashfork_vmm::{boot::Source, cpu::Exit, events::Event};
+use flashfork_proto::{
+	agent::CloneIdentity,
+	shape::{Pages, Shape},
+	shell::Renewal,
+	signal::{Done, Signal},
+};
+use flashfork_vmm::{
+	boot::Source,
+	cpu::Exit,
+	events::Event,
+	machine::{Frozen, Machine},
+};
 use kvm_ioctls::Kvm;
 use std::time::Duration;
 

@@ -2,16 +2,20 @@
 #![allow(dead_code)]
 
 use crate::common::renewal;
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{
-	Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, ToShell,
+use flashfork_proto::{
+	shape::Shape,
+	shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, ToShell},
 };
 use flashfork_vmm::machine::Blank;
-use rustix::fs::{Mode, OFlags, open};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Child, Command, ExitStatus};
-use std::time::Duration;
+use rustix::{
+	fs::{Mode, OFlags, open},
+	net::sockopt::{Timeout, set_socket_timeout},
+};
+use std::{
+	os::fd::{AsFd, OwnedFd},
+	process::{Child, Command, ExitStatus},
+	time::Duration,
+};
 
 /// A shell that does nothing for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -3,8 +3,10 @@
 use super::CostModel;
 use crate::{HostId, never_seal::Reason};
 use serde::{Deserialize, Serialize};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::{
+	io::{self, Write},
+	path::{Path, PathBuf},
+};
 
 /// Why there is no cost model.
 #[derive(Debug, thiserror::Error)]
@@ -99,8 +101,7 @@ fn load_for(path: &Path, now: HostId) -> Result<CostModel, CostError> {
 
 #[cfg(test)]
 mod tests {
-	use super::super::tests::model;
-	use super::*;
+	use super::{super::tests::model, *};
 
 	#[test]
 	fn what_was_saved_is_loaded() {

@@ -3,8 +3,10 @@
 mod measure;
 mod sheet;
 
-use super::fit::{Sample, fit};
-use super::{CostError, CostModel, ForkPrices, SealPrice, WritePrices};
+use super::{
+	CostError, CostModel, ForkPrices, SealPrice, WritePrices,
+	fit::{Sample, fit},
+};
 use crate::{HostId, fresh};
 use sheet::Kind;
 use std::time::Instant;

@@ -2,8 +2,10 @@
 
 use super::text;
 use crate::memory::munmap;
-use rustix::process::{Signal, set_parent_process_death_signal};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::{
+	process::{Signal, set_parent_process_death_signal},
+	thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
 use std::ptr::null_mut;
 
 /// Mappings smaller than this cost a fork too little to matter.

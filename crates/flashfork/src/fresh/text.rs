@@ -1,7 +1,9 @@
 //! Files of `/proc` read without allocation.
 
-use rustix::fs::{Mode, OFlags, open};
-use rustix::io::{Result, read};
+use rustix::{
+	fs::{Mode, OFlags, open},
+	io::{Result, read},
+};
 use std::ffi::CStr;
 
 /// Calls `each` with every line. A line longer than 4,000 bytes is cut.

@@ -1,14 +1,21 @@
 //! What a fresh child tries for real. Nothing here allocates or panics.
 
-use crate::fresh::{self, Results, text};
-use crate::memory::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use crate::{
+	fresh::{self, Results, text},
+	memory::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap},
+};
 use flashfork_core::odf::{self, Unavailable};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::{os::fd::OwnedFd, ptr::null_mut};
+use rustix::{
+	fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
+	io::Errno,
+	process::{Resource, Rlimit, getrlimit, setrlimit},
+	thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled},
+};
+use std::{
+	os::fd::OwnedFd,
+	ptr::null_mut,
+	sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 const HUGE: usize = 2 << 20;
 /// Memory used to see whether fork copies page tables: eight of them.

@@ -1,9 +1,11 @@
 //! The C libraries, installed for the tests of a package.
 #![allow(dead_code)] // each test program uses a part
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::{
+	path::{Path, PathBuf},
+	process::{Command, Output},
+	sync::OnceLock,
+};
 
 /// Where they are.
 pub fn prefix() -> &'static Path {

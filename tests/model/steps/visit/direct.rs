@@ -2,8 +2,12 @@
 //! in full by its later forks, so this happens in children only.
 
 use super::{Cue, FEW, World};
-use crate::template::{TEMPLATE_PAGES, Template, tag};
-use crate::{content::PAGE, journal::Expect, world::check::Depth};
+use crate::{
+	content::PAGE,
+	journal::Expect,
+	template::{TEMPLATE_PAGES, Template, tag},
+	world::check::Depth,
+};
 use flashfork_tests::{
 	Result,
 	route::{Outcome, errno},

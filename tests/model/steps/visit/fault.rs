@@ -2,8 +2,11 @@
 //! back.
 
 use super::World;
-use crate::content::{PAGE, WORDS, fill};
-use crate::{journal::Expect, world::check::Depth, world::choose::BLOCK, world::space::heap, world::table::attr};
+use crate::{
+	content::{PAGE, WORDS, fill},
+	journal::Expect,
+	world::{check::Depth, choose::BLOCK, space::heap, table::attr},
+};
 use flashfork_tests::{
 	Result,
 	route::{Outcome, errno},

@@ -12,9 +12,10 @@ mod pipes;
 mod threads;
 
 use super::family::{DEPTH, Signal};
-use crate::journal::{Expect, Journal};
-use crate::world::{Child, World};
-use crate::{world::check::Depth, world::table::attr};
+use crate::{
+	journal::{Expect, Journal},
+	world::{Child, World, check::Depth, table::attr},
+};
 use flashfork_tests::Result;
 use std::ops::Range;
 

@@ -1,8 +1,11 @@
 //! Another process writes: `process_vm_writev(2)`, `/proc/PID/mem`, `ptrace(2)`.
 
 use super::{Cue, World};
-use crate::content::{PAGE, Tag, WORDS, fill};
-use crate::{journal::Expect, world::check::Depth, world::memory::bytes};
+use crate::{
+	content::{PAGE, Tag, WORDS, fill},
+	journal::Expect,
+	world::{check::Depth, memory::bytes},
+};
 use flashfork_tests::{
 	Result,
 	route::{Outcome, errno},

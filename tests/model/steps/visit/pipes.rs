@@ -1,8 +1,11 @@
 //! `vmsplice(2)`: pages in a pipe outlive their mapping, and must not show what others write to theirs afterwards.
 
 use super::{Cue, World};
-use crate::content::{Content, PAGE, WORDS};
-use crate::{journal::Expect, world::check::Depth, world::memory::Pipe, world::space::heap, world::table::attr};
+use crate::{
+	content::{Content, PAGE, WORDS},
+	journal::Expect,
+	world::{check::Depth, memory::Pipe, space::heap, table::attr},
+};
 use flashfork_tests::{
 	Result,
 	route::{Outcome, errno},

@@ -1,8 +1,10 @@
 //! Threads that read and write while their process forks: nobody sees another's bytes, and no write is lost.
 
 use super::World;
-use crate::content::{Content, PAGE, Tag, WORDS, fill, holds};
-use crate::{world::check::Depth, world::choose::BLOCK, world::table::attr};
+use crate::{
+	content::{Content, PAGE, Tag, WORDS, fill, holds},
+	world::{check::Depth, choose::BLOCK, table::attr},
+};
 use flashfork_tests::Result;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -1,7 +1,6 @@
 //! The tables of `bench fault` and `bench access-mix`, from the records.
 
-use super::mix::MIXES;
-use super::{ACCESS_MIX, FAULT};
+use super::{ACCESS_MIX, FAULT, mix::MIXES};
 use crate::prelude::*;
 
 /// The paper's table 1, in microseconds, on its machine: plain fork, with huge pages, on demand.

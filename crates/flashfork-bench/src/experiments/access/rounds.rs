@@ -1,10 +1,14 @@
 //! All methods side by side.
 
-use super::mix::{BLOCK, MIXES, QUICK_SHARES, SHARES, Walk};
-use super::subject::{AccessSubject, Ask, Measure};
-use super::{AccessMixOptions, FaultOptions};
-use crate::prelude::*;
-use crate::subjects::parent::{self, RESERVE, Spec};
+use super::{
+	AccessMixOptions, FaultOptions,
+	mix::{BLOCK, MIXES, QUICK_SHARES, SHARES, Walk},
+	subject::{AccessSubject, Ask, Measure},
+};
+use crate::{
+	prelude::*,
+	subjects::parent::{self, RESERVE, Spec},
+};
 
 /// Samples a visit.
 const BATCH: usize = 5;

@@ -1,13 +1,17 @@
 //! The worker of `bench fault` and `bench access-mix`: a parent that forks and whose memory is then touched.
 
-use std::io::{PipeReader, PipeWriter, Read, pipe};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+	io::{PipeReader, PipeWriter, Read, pipe},
+	sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use super::mix::{BLOCK, Piece, Walk};
-use crate::prelude::*;
-use crate::subjects::{
-	engine::{self, Side, WRONG_DATA},
-	parent::Spec,
+use crate::{
+	prelude::*,
+	subjects::{
+		engine::{self, Side, WRONG_DATA},
+		parent::Spec,
+	},
 };
 
 pub struct AccessSubject {

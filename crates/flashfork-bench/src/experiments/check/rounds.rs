@@ -1,11 +1,17 @@
 //! Each tool and ourselves in turn.
 
-use super::CheckOptions;
-use super::tool::{Checked, Tool};
-use crate::experiments::cow_model::{self, CowSubject};
-use crate::experiments::creation::{self, CreationSubject, Phase, Then, Way};
-use crate::prelude::*;
-use crate::subjects::parent;
+use super::{
+	CheckOptions,
+	tool::{Checked, Tool},
+};
+use crate::{
+	experiments::{
+		cow_model::{self, CowSubject},
+		creation::{self, CreationSubject, Phase, Then, Way},
+	},
+	prelude::*,
+	subjects::parent,
+};
 
 /// Our samples for one answer of a tool.
 const SAMPLES: usize = 60;

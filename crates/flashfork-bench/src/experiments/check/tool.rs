@@ -1,7 +1,10 @@
 //! The other programs: how each is asked, how its answer is read, why it differs.
 
-use std::io::{Read, Seek};
-use std::{fs, os::unix::process::CommandExt};
+use std::{
+	fs,
+	io::{Read, Seek},
+	os::unix::process::CommandExt,
+};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 

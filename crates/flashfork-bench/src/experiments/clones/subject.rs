@@ -1,14 +1,18 @@
 //! The worker of `bench clones`: a parent and its clones.
 
-use std::io;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::{
+	io,
+	sync::atomic::{AtomicU32, Ordering::SeqCst},
+};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::prelude::*;
-use crate::subjects::{
-	engine::{self, Side},
-	parent::Spec,
+use crate::{
+	prelude::*,
+	subjects::{
+		engine::{self, Side},
+		parent::Spec,
+	},
 };
 
 /// Longer than the slowest method takes.

@@ -1,23 +1,32 @@
 //! What fails, under load, and how it is mended.
 
-use std::cell::{Cell as Flag, RefCell};
-use std::rc::Rc;
+use std::{
+	cell::{Cell as Flag, RefCell},
+	rc::Rc,
+};
 
-use async_nats::Client;
-use async_nats::jetstream::{self, kv};
+use async_nats::{
+	Client,
+	jetstream::{self, kv},
+};
 use clap::ValueEnum;
 use futures_util::StreamExt;
 use hyper::body::Bytes;
-use tokio::net::UnixDatagram;
-use tokio::runtime::Runtime;
-use tokio::task::{JoinSet, LocalSet};
-use tokio::time::{sleep, timeout};
+use tokio::{
+	net::UnixDatagram,
+	runtime::Runtime,
+	task::{JoinSet, LocalSet},
+	time::{sleep, timeout},
+};
 
-use super::http::{Asked, Http};
-use super::rounds::is_answer;
-use super::site::{NODES, SERVERS, Site, server_name};
-use super::tally::{self, Kind, SERVED, Tally};
-use super::{CLIENT, ClusterOptions, health, wire};
+use super::{
+	CLIENT, ClusterOptions, health,
+	http::{Asked, Http},
+	rounds::is_answer,
+	site::{NODES, SERVERS, Site, server_name},
+	tally::{self, Kind, SERVED, Tally},
+	wire,
+};
 use crate::prelude::*;
 
 /// What is called: warm at the last two nodes, of which one fails.

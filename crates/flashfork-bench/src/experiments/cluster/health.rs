@@ -5,8 +5,7 @@ use futures_util::StreamExt;
 use hyper::body::Bytes;
 use tokio::time::{sleep, timeout};
 
-use super::site::url;
-use super::wire;
+use super::{site::url, wire};
 use crate::prelude::*;
 
 /// How long the cluster may take to become as it should be.

@@ -1,9 +1,11 @@
 //! A client of a node, by HTTP on a connection that stays open.
 
 use http_body_util::{BodyExt, Full};
-use hyper::Request;
-use hyper::body::Bytes;
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{
+	Request,
+	body::Bytes,
+	client::conn::http1::{SendRequest, handshake},
+};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 

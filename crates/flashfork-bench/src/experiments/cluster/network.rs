@@ -1,15 +1,16 @@
 //! A network of machines that are network namespaces: each has a link to one switch, in a namespace of its own. None
 //! has a name, so all is gone with the processes in it and the descriptors of this one.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::{AsFd, AsRawFd};
-use std::thread;
+use std::{
+	fs::File,
+	io::Write,
+	os::fd::{AsFd, AsRawFd},
+	thread,
+};
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-use crate::prelude::*;
-use crate::subjects::command::last_line;
+use crate::{prelude::*, subjects::command::last_line};
 
 /// Where the namespace of a thread is found.
 const OWN: &str = "/proc/thread-self/ns/net";

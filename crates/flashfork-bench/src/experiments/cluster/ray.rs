@@ -1,12 +1,15 @@
 //! Ray, in Python, on a machine of its own: tasks and calls of an actor that do nothing.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{ChildStdin, ChildStdout};
+use std::{
+	io::{BufRead, BufReader, Write},
+	process::{ChildStdin, ChildStdout},
+};
 
-use super::network::Space;
-use super::site::Killed;
-use crate::prelude::*;
-use crate::subjects::command::{apart, last_line};
+use super::{network::Space, site::Killed};
+use crate::{
+	prelude::*,
+	subjects::command::{apart, last_line},
+};
 
 /// One that runs until this is dropped.
 pub struct Ray {

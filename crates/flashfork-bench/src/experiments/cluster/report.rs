@@ -1,9 +1,11 @@
 //! The tables of `bench cluster`.
 
-use super::EXPERIMENT;
-use super::faults::Fault;
-use super::rounds::{Cell, Function, Measure, Way};
-use super::tally::{Fate, Kept, Kind};
+use super::{
+	EXPERIMENT,
+	faults::Fault,
+	rounds::{Cell, Function, Measure, Way},
+	tally::{Fate, Kept, Kind},
+};
 use crate::prelude::*;
 use flashfork_measure::stats::Interval;
 

@@ -1,21 +1,24 @@
 //! Calls by one client and by many, in all ways, in turn.
 
-use std::cell::{Cell as Counter, RefCell};
-use std::rc::Rc;
-use std::thread;
+use std::{
+	cell::{Cell as Counter, RefCell},
+	rc::Rc,
+	thread,
+};
 
 use async_nats::Client;
 use flashfork_measure::stats::quantile;
 use futures_util::StreamExt;
 use hyper::body::Bytes;
-use tokio::runtime::Runtime;
-use tokio::task::LocalSet;
-use tokio::time::sleep;
+use tokio::{runtime::Runtime, task::LocalSet, time::sleep};
 
-use super::http::{Asked, Http};
-use super::ray::Ray;
-use super::site::{NODES, Site};
-use super::{CLIENT, ClusterOptions, EXPERIMENT, health, wire};
+use super::{
+	CLIENT, ClusterOptions, EXPERIMENT, health,
+	http::{Asked, Http},
+	ray::Ray,
+	site::{NODES, Site},
+	wire,
+};
 use crate::{prelude::*, subjects::clients::share_out};
 
 /// Where there is one, the pause before a call.

@@ -1,18 +1,26 @@
 //! Three NATS servers, one JetStream cluster, and four nodes, each on a machine of its own.
 
-use std::cell::RefCell;
-use std::fs::{self, File, Permissions, set_permissions};
-use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, ChildStdin, ChildStdout};
+use std::{
+	cell::RefCell,
+	fs::{self, File, Permissions, set_permissions},
+	net::TcpStream,
+	os::unix::fs::PermissionsExt,
+	process::{Child, ChildStdin, ChildStdout},
+};
 
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::net::UnixDatagram;
+use tokio::{
+	io::{AsyncBufReadExt, BufReader},
+	net::UnixDatagram,
+};
 
 use super::network::{Network, Space};
-use crate::prelude::*;
-use crate::subjects::command::{apart, cc, last_line};
-use crate::subjects::guard::Guard;
+use crate::{
+	prelude::*,
+	subjects::{
+		command::{apart, cc, last_line},
+		guard::Guard,
+	},
+};
 
 pub const SERVERS: usize = 3;
 pub const NODES: usize = 4;

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::EXPERIMENT;
-use super::faults::Fault;
+use super::{EXPERIMENT, faults::Fault};
 use crate::prelude::*;
 
 /// Two kinds of requests.

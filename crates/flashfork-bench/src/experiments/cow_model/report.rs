@@ -1,7 +1,9 @@
 //! The tables of `bench cow-model`, all from the records.
 
-use super::grid::COPIES;
-use super::model::{Model, PAPER, PAPER_MERIT, copy_rate, times_by_forks};
+use super::{
+	grid::COPIES,
+	model::{Model, PAPER, PAPER_MERIT, copy_rate, times_by_forks},
+};
 use crate::prelude::*;
 use flashfork_measure::stats::Interval;
 

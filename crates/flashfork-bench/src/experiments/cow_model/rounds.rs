@@ -1,12 +1,16 @@
 //! All cells of the grid in random order, then the copy rate, then real against system time.
 
-use super::CowModelOptions;
-use super::grid::{COPIES, FORKS, FORKS_HEAP, QUICK_SHARES, SHARES, pages, written};
-use super::subject::{Ask, CowSubject};
-use crate::prelude::*;
-use crate::subjects::{
-	hugetlb::Pool,
-	parent::{self, RESERVE, Spec},
+use super::{
+	CowModelOptions,
+	grid::{COPIES, FORKS, FORKS_HEAP, QUICK_SHARES, SHARES, pages, written},
+	subject::{Ask, CowSubject},
+};
+use crate::{
+	prelude::*,
+	subjects::{
+		hugetlb::Pool,
+		parent::{self, RESERVE, Spec},
+	},
 };
 
 /// A batch of one cell ends after so many samples or microseconds.

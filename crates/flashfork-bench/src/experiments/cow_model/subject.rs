@@ -1,7 +1,9 @@
 //! The worker of `bench cow-model`: a parent whose children write some pages and exit.
 
-use crate::prelude::*;
-use crate::subjects::{cpu::cpu_time, engine, parent::Spec};
+use crate::{
+	prelude::*,
+	subjects::{cpu::cpu_time, engine, parent::Spec},
+};
 
 pub struct CowSubject {
 	region: Region,

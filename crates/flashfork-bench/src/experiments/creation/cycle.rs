@@ -1,14 +1,18 @@
 //! One child: made, ended, reaped, each moment taken down, its status checked.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::{ffi::c_void, ptr};
+use std::{
+	ffi::c_void,
+	ptr,
+	sync::atomic::{AtomicU64, Ordering},
+};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitStatus, waitid};
 
-use super::make;
-use super::way::{PROGRAM, Phase, Then, Way};
-use crate::prelude::*;
-use crate::subjects::engine;
+use super::{
+	make,
+	way::{PROGRAM, Phase, Then, Way},
+};
+use crate::{prelude::*, subjects::engine};
 
 /// What a child of ours exits with: not 0, so that a child that did something else is noticed.
 const DONE: i32 = 7;

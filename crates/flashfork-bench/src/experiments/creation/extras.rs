@@ -3,8 +3,10 @@
 use std::{fs::File, os::fd::OwnedFd, ptr};
 
 use crate::prelude::*;
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+	mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect},
+	process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 
 const PAGE: usize = 4096;
 

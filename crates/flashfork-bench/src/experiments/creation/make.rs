@@ -1,7 +1,9 @@
 //! The calls themselves: one function for each way, all ending in the same child.
 
-use std::ffi::{c_char, c_void};
-use std::{io, ptr};
+use std::{
+	ffi::{c_char, c_void},
+	io, ptr,
+};
 
 use flashfork::Forked;
 

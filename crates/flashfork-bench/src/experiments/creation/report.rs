@@ -1,7 +1,9 @@
 //! The tables of `bench creation`.
 
-use super::EXPERIMENT;
-use super::way::{PROGRAM, Phase, Then, Way};
+use super::{
+	EXPERIMENT,
+	way::{PROGRAM, Phase, Then, Way},
+};
 use crate::prelude::*;
 
 pub fn render_all(document: &Document) -> String {

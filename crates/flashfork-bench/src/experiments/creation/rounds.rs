@@ -1,10 +1,14 @@
 //! All ways of a size side by side, size by size.
 
-use super::subject::{Ask, CreationSubject, Ready, Spec};
-use super::way::{PROGRAM, Then, Way};
-use super::{CreationOptions, Touch};
-use crate::prelude::*;
-use crate::subjects::parent::{self, RESERVE};
+use super::{
+	CreationOptions, Touch,
+	subject::{Ask, CreationSubject, Ready, Spec},
+	way::{PROGRAM, Then, Way},
+};
+use crate::{
+	prelude::*,
+	subjects::parent::{self, RESERVE},
+};
 
 /// A batch ends after so many samples ...
 const BATCH: usize = 12;

@@ -2,11 +2,15 @@
 
 use std::os::fd::OwnedFd;
 
-use super::cycle::{Moments, cycle};
-use super::extras;
-use super::way::{Phase, Then, Way};
-use crate::prelude::*;
-use crate::subjects::{engine, parent};
+use super::{
+	cycle::{Moments, cycle},
+	extras,
+	way::{Phase, Then, Way},
+};
+use crate::{
+	prelude::*,
+	subjects::{engine, parent},
+};
 
 pub struct CreationSubject {
 	region: Region,

@@ -2,13 +2,17 @@
 
 use std::ptr::null_mut;
 
-use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect};
-use rustix::time::ClockId;
+use rustix::{
+	mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect},
+	time::ClockId,
+};
 
-use crate::prelude::*;
-use crate::subjects::{
-	clock::nanoseconds,
-	engine::{self, Side},
+use crate::{
+	prelude::*,
+	subjects::{
+		clock::nanoseconds,
+		engine::{self, Side},
+	},
 };
 
 const MB: usize = 1 << 20;

@@ -1,9 +1,13 @@
 //! Several processes of a size that clone themselves at the same time, each on its own CPU as far as there are enough.
 
-use super::found::{Group, row};
-use super::probe::{Batch, Probe};
-use super::rounds::{Member, by_measure};
-use super::{AtSize, subject::Ask, touch::ParentState};
+use super::{
+	AtSize,
+	found::{Group, row},
+	probe::{Batch, Probe},
+	rounds::{Member, by_measure},
+	subject::Ask,
+	touch::ParentState,
+};
 use crate::prelude::*;
 
 /// How long the workers clone side by side in one batch, in microseconds. Time ends a batch, not a count: the fast ones

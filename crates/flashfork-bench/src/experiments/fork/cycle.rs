@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::probe::Probe;
-use crate::prelude::*;
-use crate::subjects::engine::{self, WRONG_DATA};
+use crate::{
+	prelude::*,
+	subjects::engine::{self, WRONG_DATA},
+};
 
 /// What one clone took.
 #[derive(Debug, Clone, Copy)]

@@ -3,8 +3,7 @@
 //! Not from the machine's free memory: that also moves with other programs, and pages freed a moment ago wait in
 //! per-CPU lists (hundreds of MB on recent kernels) where they don't count as free.
 
-use std::os::unix::fs::MetadataExt;
-use std::{fs, io};
+use std::{fs, io, os::unix::fs::MetadataExt};
 
 use crate::prelude::*;
 use procfs::process::Process;

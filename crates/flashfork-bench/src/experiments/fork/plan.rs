@@ -1,8 +1,7 @@
 //! What will be measured, decided before anything is allocated.
 
 use super::{ForkOptions, touch::ParentState};
-use crate::prelude::*;
-use crate::subjects::parent::RESERVE;
+use crate::{prelude::*, subjects::parent::RESERVE};
 use flashfork::Headroom;
 
 /// Sizes measured unless others are asked for.

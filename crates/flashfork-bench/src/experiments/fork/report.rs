@@ -1,9 +1,12 @@
 //! The tables of `bench fork`.
 
-use super::found::{concurrent as at_once, find, groups, sizes, states};
-use super::sealing::{self, CPU, EXTRA_REPORTED, EXTRA_SEEN, HUGE_FRACTION, TIME, Way};
-use super::targets::{self, faster, to_empty};
-use super::{probe::Measure, touch::ParentState};
+use super::{
+	found::{concurrent as at_once, find, groups, sizes, states},
+	probe::Measure,
+	sealing::{self, CPU, EXTRA_REPORTED, EXTRA_SEEN, HUGE_FRACTION, TIME, Way},
+	targets::{self, faster, to_empty},
+	touch::ParentState,
+};
 use crate::prelude::*;
 use flashfork_measure::target;
 

@@ -1,11 +1,16 @@
 //! One clone at a time: the methods of a size side by side, the parent in one state after another.
 
-use super::found::{Group, row};
-use super::probe::{Batch, Measure, Probe, Samples};
-use super::subject::{Ask, ForkSubject, Ready, Reply};
-use super::{AtSize, touch::ParentState};
-use crate::prelude::*;
-use crate::subjects::{engine::Sealed, parent::Spec};
+use super::{
+	AtSize,
+	found::{Group, row},
+	probe::{Batch, Measure, Probe, Samples},
+	subject::{Ask, ForkSubject, Ready, Reply},
+	touch::ParentState,
+};
+use crate::{
+	prelude::*,
+	subjects::{engine::Sealed, parent::Spec},
+};
 use flashfork_measure::{run::NO_TIME, worker::unexpected};
 
 /// A batch ends after so many samples ...

@@ -6,11 +6,13 @@
 use rustix::time::ClockId;
 
 use super::{EXPERIMENT, footprint::held, plan::Plan, tmpfs::Tmpfs};
-use crate::prelude::*;
-use crate::subjects::{
-	clock::nanoseconds,
-	engine::{self, Pages, Sealed},
-	memory::Warm,
+use crate::{
+	prelude::*,
+	subjects::{
+		clock::nanoseconds,
+		engine::{self, Pages, Sealed},
+		memory::Warm,
+	},
 };
 use flashfork_measure::order::shuffled_rounds;
 

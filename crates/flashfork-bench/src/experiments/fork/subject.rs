@@ -2,13 +2,17 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::cycle::{Work, cycle};
-use super::probe::{Batch, Samples};
-use super::touch::{ParentState, Touched};
-use crate::prelude::*;
-use crate::subjects::{
-	engine::{self, Sealed},
-	parent::Spec,
+use super::{
+	cycle::{Work, cycle},
+	probe::{Batch, Samples},
+	touch::{ParentState, Touched},
+};
+use crate::{
+	prelude::*,
+	subjects::{
+		engine::{self, Sealed},
+		parent::Spec,
+	},
 };
 
 pub struct ForkSubject {
@@ -115,8 +119,7 @@ fn wait_for(start: Option<u64>) {
 
 #[cfg(test)]
 mod tests {
-	use super::super::probe::Probe;
-	use super::*;
+	use super::{super::probe::Probe, *};
 
 	fn subject(size: u64) -> ForkSubject {
 		ForkSubject {

@@ -1,8 +1,11 @@
 //! The project's promises about forking, checked against what was measured: shown, never asserted.
 
-use super::found::{empty_beside, find};
-use super::sealing::{self, CPU, EXTRA_REPORTED, EXTRA_SEEN, TIME, Way};
-use super::{probe::Measure, touch::ParentState};
+use super::{
+	found::{empty_beside, find},
+	probe::Measure,
+	sealing::{self, CPU, EXTRA_REPORTED, EXTRA_SEEN, TIME, Way},
+	touch::ParentState,
+};
 use crate::prelude::*;
 use flashfork_measure::stats::median_interval;
 

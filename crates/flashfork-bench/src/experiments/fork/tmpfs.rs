@@ -3,12 +3,14 @@
 use std::{fs, os::fd::OwnedFd};
 
 use crate::prelude::*;
-use rustix::fs::{Mode, OFlags, ftruncate, openat};
-use rustix::io::{Errno, pwrite};
-use rustix::mm::{MapFlags, ProtFlags, mmap};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen};
-use rustix::process::{getegid, geteuid};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use rustix::{
+	fs::{Mode, OFlags, ftruncate, openat},
+	io::{Errno, pwrite},
+	mm::{MapFlags, ProtFlags, mmap},
+	mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen},
+	process::{getegid, geteuid},
+	thread::{UnshareFlags, unshare_unsafe},
+};
 
 /// Bytes copied by a call: one page, which the kernel fills with zeros only where less is written.
 const CHUNK: usize = 2 << 20;

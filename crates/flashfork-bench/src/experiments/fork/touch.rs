@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use crate::prelude::*;
-use crate::subjects::mix;
+use crate::{prelude::*, subjects::mix};
 
 /// What the parent has done with its memory since it was filled (and sealed, where it is).
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,11 +1,15 @@
 //! One campaign: AFL from its seeds on, watched from the first execution to the last.
 
-use super::afl_stats::AflStats;
-use super::process::{Fuzzer, Setup};
-use crate::prelude::*;
-use crate::subjects::{
-	heap::HeapPages,
-	shim::{ShimReport, ShimStats},
+use super::{
+	afl_stats::AflStats,
+	process::{Fuzzer, Setup},
+};
+use crate::{
+	prelude::*,
+	subjects::{
+		heap::HeapPages,
+		shim::{ShimReport, ShimStats},
+	},
 };
 
 /// How often the counter is looked at.

@@ -1,8 +1,7 @@
 //! The records of `bench fuzz`: what tells them apart, and how they are found again.
 
 use super::{EXPERIMENT, afl_stats::AflStats, campaign::Campaign};
-use crate::prelude::*;
-use crate::subjects::shim::ShimReport;
+use crate::{prelude::*, subjects::shim::ShimReport};
 
 const RATE: &str = "rate over time";
 const MEAN: &str = "mean rate of each slice";

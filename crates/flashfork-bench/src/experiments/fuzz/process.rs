@@ -1,13 +1,18 @@
 //! One `afl-fuzz`: started the same way for every method, and never left behind.
 
-use std::io::{self, Read, Seek, SeekFrom};
-use std::process::{Child, ExitStatus};
-use std::{fs::File, os::unix::process::CommandExt};
+use std::{
+	fs::File,
+	io::{self, Read, Seek, SeekFrom},
+	os::unix::process::CommandExt,
+	process::{Child, ExitStatus},
+};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::prelude::*;
-use crate::subjects::{command::on_one_cpu, heap, shim::ShimStats};
+use crate::{
+	prelude::*,
+	subjects::{command::on_one_cpu, heap, shim::ShimStats},
+};
 use flashfork_core::environment;
 
 /// How long one input may take, in milliseconds.

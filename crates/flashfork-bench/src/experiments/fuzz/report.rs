@@ -1,7 +1,10 @@
 //! The tables of `bench fuzz`.
 
-use super::found::{Slice, equal, mean_rate, methods, rates, ratio as of, slices};
-use super::{EXPERIMENT, afl_stats::AflStats};
+use super::{
+	EXPERIMENT,
+	afl_stats::AflStats,
+	found::{Slice, equal, mean_rate, methods, rates, ratio as of, slices},
+};
 use crate::prelude::*;
 
 /// The size the project's promise is about.

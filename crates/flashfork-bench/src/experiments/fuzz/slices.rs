@@ -1,10 +1,12 @@
 //! The methods in turn, slice by slice, and then each once more for the same number of executions.
 
-use super::campaign::{self, Until};
-use super::found::{self, Made};
-use super::{FuzzOptions, process::Setup};
-use crate::prelude::*;
-use crate::subjects::parent;
+use super::{
+	FuzzOptions,
+	campaign::{self, Until},
+	found::{self, Made},
+	process::Setup,
+};
+use crate::{prelude::*, subjects::parent};
 use flashfork_measure::order::shuffled_rounds;
 
 /// Added to the number of a slice for AFL's random seed: the same inputs for every method, others in every slice.

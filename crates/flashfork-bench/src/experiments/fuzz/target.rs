@@ -1,13 +1,14 @@
 //! The fuzzed program: SQLite and a small harness, compiled once by AFL's compiler.
 
-use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufWriter};
+use std::{
+	fs::{self, File},
+	hash::{DefaultHasher, Hash, Hasher},
+	io::{self, BufWriter},
+};
 
 use flate2::read::GzDecoder;
 
-use crate::prelude::*;
-use crate::subjects::command;
+use crate::{prelude::*, subjects::command};
 use flashfork_measure::error::is_missing;
 
 /// The harness, and the source of the SQLite linked into this program.

@@ -1,10 +1,14 @@
 //! The worker of `bench libraries`: a program with libraries, which is forked.
 
-use std::ffi::{CStr, CString, c_long, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::{
+	ffi::{CStr, CString, c_long, c_void},
+	os::unix::ffi::OsStrExt,
+};
 
-use crate::prelude::*;
-use crate::subjects::engine::{self, Pages};
+use crate::{
+	prelude::*,
+	subjects::engine::{self, Pages},
+};
 
 /// Bytes of memory besides that are sealed, so that a seal has something to do either way.
 const BESIDES: usize = 4 << 20;

@@ -1,11 +1,15 @@
 //! Where each engine loses: a panel for each engine, kind of memory and number of forks; in it sizes over written
 //! shares.
 
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::{
+	prelude::*,
+	style::text_anchor::{HPos, Pos, VPos},
+};
 
-use super::report::{Cell, PROMISE};
-use super::subject::Who;
+use super::{
+	report::{Cell, PROMISE},
+	subject::Who,
+};
 use crate::once::{All, ascending};
 use flashfork_measure::{Result, unable};
 use flashfork_terminal::size::show;

@@ -1,9 +1,10 @@
 //! Every cell of the grid, each run in its own process, engines in random order.
 
-use super::PolicyOptions;
-use super::subject::{Ask, PolicySubject, Reply, Spec, Who};
-use crate::prelude::*;
-use crate::subjects::parent::RESERVE;
+use super::{
+	PolicyOptions,
+	subject::{Ask, PolicySubject, Reply, Spec, Who},
+};
+use crate::{prelude::*, subjects::parent::RESERVE};
 use flashfork_measure::order::shuffled_rounds;
 
 /// Milliseconds: a mark that a run would reach later is left out.
@@ -121,8 +122,7 @@ fn keep(run: &mut Run, who: Who, cell: &Cell, marks: &[usize], runs: &[Reply]) -
 
 #[cfg(test)]
 mod tests {
-	use super::super::EXPERIMENT;
-	use super::*;
+	use super::{super::EXPERIMENT, *};
 	use flashfork_measure::{Silent, experiment::Nowhere};
 
 	#[test]

@@ -3,8 +3,7 @@
 use flashfork_core::fork::{Engine, configure};
 use procfs::{Current, Meminfo};
 
-use crate::prelude::*;
-use crate::subjects::parent;
+use crate::{prelude::*, subjects::parent};
 
 const WORDS: usize = 512;
 

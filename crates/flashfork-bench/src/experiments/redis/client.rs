@@ -1,8 +1,10 @@
 //! The little of Redis's protocol (RESP) that is needed.
 
 use crate::prelude::*;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::{
+	io::{self, BufRead, BufReader, Read, Write},
+	os::unix::net::UnixStream,
+};
 
 pub struct Client {
 	stream: UnixStream,

@@ -1,7 +1,13 @@
 //! Clients that keep requests under way and time each answer.
 
-use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
-use std::{collections::VecDeque, sync::Arc, thread::JoinHandle};
+use std::{
+	collections::VecDeque,
+	sync::{
+		Arc,
+		atomic::{AtomicU8, Ordering::SeqCst},
+	},
+	thread::JoinHandle,
+};
 
 use super::client::{Client, command};
 use crate::prelude::*;

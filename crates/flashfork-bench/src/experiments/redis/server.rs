@@ -3,8 +3,7 @@
 use std::process::Child;
 
 use super::client::Client;
-use crate::prelude::*;
-use crate::subjects::shim::preload;
+use crate::{prelude::*, subjects::shim::preload};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes a key of `DEBUG POPULATE` with values of this length takes in memory, about.

@@ -1,12 +1,16 @@
 //! The worker whose region goes back, or which forks instead, after each input's accesses.
 
-use flashfork_core::Pages as PageSize;
-use flashfork_core::region::{Region, Way};
+use flashfork_core::{
+	Pages as PageSize,
+	region::{Region, Way},
+};
 
-use super::pages::{Accesses, Pages};
-use super::{Measure, unable};
-use crate::prelude::*;
-use crate::subjects::engine;
+use super::{
+	Measure,
+	pages::{Accesses, Pages},
+	unable,
+};
+use crate::{prelude::*, subjects::engine};
 
 /// Cycles of a visit, and those before them that aren't counted: caches are full of the other workers' data.
 const CYCLES: usize = 60;

@@ -1,7 +1,6 @@
 //! Memory whose pages an input reads and writes.
 
-use crate::prelude::*;
-use crate::subjects::engine;
+use crate::{prelude::*, subjects::engine};
 
 /// Pages read and pages written in a cycle.
 const READ: usize = 25;

@@ -1,19 +1,22 @@
 //! The worker that goes back as a whole, or forks instead, after each input: 25 pages are read and 25 written, and
 //! blocks come and go in the heap.
 
-use std::alloc::{Layout, alloc, dealloc};
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{
+	alloc::{Layout, alloc, dealloc},
+	ptr::null_mut,
+	sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
 
 use flashfork::{SnapshotOptions, discard_snapshot, restore, snapshot};
 use flashfork_core::snapshot::{Way, copies_back, go_back_by};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use super::cycle::{CycleSpec, Kept};
-use super::pages::Pages;
-use super::{FILL, Measure};
-use crate::prelude::*;
-use crate::subjects::engine;
+use super::{
+	FILL, Measure,
+	cycle::{CycleSpec, Kept},
+	pages::Pages,
+};
+use crate::{prelude::*, subjects::engine};
 
 /// Cycles of a visit, and those before them that aren't counted: a process that chooses has made up its mind by then.
 const CYCLES: usize = 100;

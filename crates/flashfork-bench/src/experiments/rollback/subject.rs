@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use flashfork::{SnapshotOptions, discard_snapshot, restore, snapshot};
 
 use super::Measure;
-use crate::prelude::*;
-use crate::subjects::{engine, parent::Spec};
+use crate::{
+	prelude::*,
+	subjects::{engine, parent::Spec},
+};
 
 /// Most turns of one request.
 const MOST: usize = 64;

@@ -1,15 +1,21 @@
 //! The worker of `bench seal-threads`.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::{
+	sync::{
+		Arc, Mutex, PoisonError,
+		atomic::{AtomicBool, Ordering::Relaxed},
+	},
+	thread,
+};
 
 use flashfork::{SealOptions, Threads};
 
-use crate::prelude::*;
-use crate::subjects::{
-	engine::{Pages, own_code},
-	memory::Warm,
+use crate::{
+	prelude::*,
+	subjects::{
+		engine::{Pages, own_code},
+		memory::Warm,
+	},
 };
 
 /// Shorter gaps are interrupts.

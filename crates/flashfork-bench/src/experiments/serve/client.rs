@@ -1,16 +1,19 @@
 //! Clients: each has one call at a time answered, in one way.
 
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::{Request, StatusCode};
+use hyper::{
+	Request, StatusCode,
+	body::Bytes,
+	client::conn::http1::{SendRequest, handshake},
+};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::TcpStream;
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::{
+	io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+	net::TcpStream,
+	process::{Child, ChildStdin, ChildStdout, Command},
+};
 
-use super::function;
-use super::server::Server;
+use super::{function, server::Server};
 use crate::prelude::{BenchError, OrCant, Result, Stdio, VariantArray, monotonic, unable};
 use std::rc::Rc;
 

@@ -1,8 +1,11 @@
 //! The tables of `bench serve`.
 
-use super::client::Way;
-use super::rounds::{Cell, Measure};
-use super::{EXPERIMENT, function::Function};
+use super::{
+	EXPERIMENT,
+	client::Way,
+	function::Function,
+	rounds::{Cell, Measure},
+};
 use crate::prelude::*;
 
 /// What SPECIFICATION.md promises of a call in a clone: microseconds, and as a share of one in a new process.

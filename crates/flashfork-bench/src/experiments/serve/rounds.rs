@@ -2,12 +2,16 @@
 
 use std::{cell::Cell as Counter, rc::Rc};
 
-use super::client::{Called, Client, Taken, Way};
-use super::function::Function;
-use super::server::Server;
-use super::{EXPERIMENT, ServeOptions};
-use crate::prelude::*;
-use crate::subjects::{clients::share_out, command::last_line};
+use super::{
+	EXPERIMENT, ServeOptions,
+	client::{Called, Client, Taken, Way},
+	function::Function,
+	server::Server,
+};
+use crate::{
+	prelude::*,
+	subjects::{clients::share_out, command::last_line},
+};
 use flashfork_measure::stats::quantile;
 use tokio::task::LocalSet;
 

@@ -1,14 +1,20 @@
 //! A server of functions.
 
-use std::ffi::OsStr;
-use std::fs::{File, Permissions, set_permissions};
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
-use std::process::Child;
+use std::{
+	ffi::OsStr,
+	fs::{File, Permissions, set_permissions},
+	io::{BufRead, BufReader},
+	os::unix::fs::PermissionsExt,
+	process::Child,
+};
 
-use crate::prelude::*;
-use crate::subjects::command::{apart, last_line};
-use crate::subjects::guard::Guard;
+use crate::{
+	prelude::*,
+	subjects::{
+		command::{apart, last_line},
+		guard::Guard,
+	},
+};
 
 /// Seconds that a call may take.
 const PATIENCE: &str = "60";

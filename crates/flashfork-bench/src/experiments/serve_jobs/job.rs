@@ -1,11 +1,9 @@
 //! The jobs, as functions and as processes.
 
-use std::fs;
-use std::rc::Rc;
+use std::{fs, rc::Rc};
 
 use super::super::serve::{Called, MODULE, function_program};
-use crate::prelude::*;
-use crate::subjects::command::last_line;
+use crate::{prelude::*, subjects::command::last_line};
 
 /// The C program, and the Java program with the heavy start, of `bench vm-jobs`.
 const PRIMES: &str = include_str!("../../../../../examples/vm-jobs/primes.c");

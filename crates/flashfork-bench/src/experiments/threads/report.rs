@@ -1,7 +1,9 @@
 //! The tables of `bench threads`.
 
-use super::EXPERIMENT;
-use super::rounds::{Measure, Way};
+use super::{
+	EXPERIMENT,
+	rounds::{Measure, Way},
+};
 use crate::prelude::*;
 use flashfork_measure::{
 	stats::{Observation, fit},

@@ -2,11 +2,16 @@
 
 use std::net::TcpListener;
 
-use super::program::{self, Answer, Family, Program, Started};
-use super::server::Running;
-use super::{ThreadsOptions, memory, runs};
-use crate::prelude::*;
-use crate::subjects::{command::last_line, guard::Guard, template};
+use super::{
+	ThreadsOptions, memory,
+	program::{self, Answer, Family, Program, Started},
+	runs,
+	server::Running,
+};
+use crate::{
+	prelude::*,
+	subjects::{command::last_line, guard::Guard, template},
+};
 
 /// How a program is run.
 #[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr)]

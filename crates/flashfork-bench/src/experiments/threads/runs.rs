@@ -1,12 +1,13 @@
 //! One run of a program, timed from outside.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::{
+	io::{Read, Write},
+	net::{Ipv4Addr, SocketAddr, TcpStream},
+	os::fd::{AsFd, BorrowedFd},
+};
 
-use crate::prelude::*;
 pub use crate::subjects::command::flashfork as command;
-use crate::subjects::command::printed;
+use crate::{prelude::*, subjects::command::printed};
 use flashfork::templates::{Directory, Template};
 
 /// How long an answer may take.

@@ -1,11 +1,12 @@
 //! A process in which programs are run one after another.
 
-use std::io::{BufRead, BufReader};
-use std::process::ChildStdout;
+use std::{
+	io::{BufRead, BufReader},
+	process::ChildStdout,
+};
 
 use super::{program::Server, runs};
-use crate::prelude::*;
-use crate::subjects::guard::Guard;
+use crate::{prelude::*, subjects::guard::Guard};
 
 /// One that runs. The guard ends it.
 pub struct Running {

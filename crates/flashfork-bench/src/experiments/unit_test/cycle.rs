@@ -6,8 +6,7 @@ use rusqlite::Connection;
 use rustix::process::WaitStatus;
 
 use super::case::{Case, Expected};
-use crate::prelude::*;
-use crate::subjects::engine;
+use crate::{prelude::*, subjects::engine};
 
 /// Exit statuses of a clone whose test didn't pass, and what they mean.
 const FOUND_SOMETHING_ELSE: (i32, &str) = (3, "it found other rows than its parent had counted");

@@ -1,8 +1,10 @@
 //! The records of `bench unit-test`: what tells them apart, and how they are found again.
 
 use super::{EXPERIMENT, case::Case, cycle::Phase, subject::Ready};
-use crate::prelude::*;
-use crate::subjects::{database::Image, engine::Sealed};
+use crate::{
+	prelude::*,
+	subjects::{database::Image, engine::Sealed},
+};
 
 /// What each harness does once, in records.
 pub const INITIALISE: &str = "initialise";

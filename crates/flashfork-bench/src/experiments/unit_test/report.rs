@@ -1,7 +1,12 @@
 //! The tables of `bench unit-test`.
 
-use super::found::{HUGE_HEAP, INITIALISE, SEAL, SEALED, SEALED_HUGE, find, methods, once, pooled, ratio as of};
-use super::{EXPERIMENT, case::Case, cycle::Phase, plan::harnesses};
+use super::{
+	EXPERIMENT,
+	case::Case,
+	cycle::Phase,
+	found::{HUGE_HEAP, INITIALISE, SEAL, SEALED, SEALED_HUGE, find, methods, once, pooled, ratio as of},
+	plan::harnesses,
+};
 use crate::prelude::*;
 
 /// The size the project's promises are about.

@@ -1,10 +1,13 @@
 //! The harnesses, asked in turn.
 
-use super::found::Made;
-use super::subject::{Ask, Ready, Reply, Spec, UnitTestSubject};
-use super::{UnitTestOptions, case::Case, cycle::Phase};
-use crate::prelude::*;
-use crate::subjects::database::Image;
+use super::{
+	UnitTestOptions,
+	case::Case,
+	cycle::Phase,
+	found::Made,
+	subject::{Ask, Ready, Reply, Spec, UnitTestSubject},
+};
+use crate::{prelude::*, subjects::database::Image};
 use flashfork_measure::worker::unexpected;
 
 /// Clones per test, harness and round.

@@ -2,13 +2,17 @@
 
 use rusqlite::Connection;
 
-use super::case::{Case, Expected};
-use super::cycle::{self, Phase, Stamps};
-use crate::prelude::*;
-use crate::subjects::{
-	database,
-	engine::{self, Sealed},
-	heap::{self, HeapPages},
+use super::{
+	case::{Case, Expected},
+	cycle::{self, Phase, Stamps},
+};
+use crate::{
+	prelude::*,
+	subjects::{
+		database,
+		engine::{self, Sealed},
+		heap::{self, HeapPages},
+	},
 };
 
 /// Different keys per test, so that clones don't all touch the same rows.

@@ -5,12 +5,16 @@
 
 use flashfork_vmm::pool::Shell;
 
-use super::found::{ALIVE, Bytes, WAITING, keep_density};
-use super::plan::Plan;
-use crate::prelude::*;
-use crate::subjects::{
-	held::{Counter, mapped},
-	vm_host::{Host, MemoryPages, Template, shape},
+use super::{
+	found::{ALIVE, Bytes, WAITING, keep_density},
+	plan::Plan,
+};
+use crate::{
+	prelude::*,
+	subjects::{
+		held::{Counter, mapped},
+		vm_host::{Host, MemoryPages, Template, shape},
+	},
 };
 
 /// The largest guests this is done with: the kernel's arrays grow with a guest's memory, and all clones are there at

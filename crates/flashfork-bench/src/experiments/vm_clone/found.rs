@@ -1,8 +1,7 @@
 //! The records of `bench vm-clone`: what tells them apart, and how they are found again.
 
 use super::{EXPERIMENT, GuestKind};
-use crate::prelude::*;
-use crate::subjects::vm_host::MemoryPages;
+use crate::{prelude::*, subjects::vm_host::MemoryPages};
 
 /// How a running machine comes about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

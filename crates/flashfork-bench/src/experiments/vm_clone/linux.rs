@@ -6,13 +6,19 @@ use flashfork_image::guest::Guest;
 use flashfork_proto::shape::Shape;
 use flashfork_vmm::pool::Shell;
 
-use super::found::{Cell, FIRST_EXIT, FIRST_REPLY, Method, READY, Sample};
-use super::{GuestKind, plan::Plan, tiny::steps};
-use crate::prelude::*;
-use crate::subjects::vm_host::{
-	Host, MemoryPages, PATIENCE, Template,
-	linux::{CALL, boot, connect, guest, until_alive, until_answers},
-	shape, vm,
+use super::{
+	GuestKind,
+	found::{Cell, FIRST_EXIT, FIRST_REPLY, Method, READY, Sample},
+	plan::Plan,
+	tiny::steps,
+};
+use crate::{
+	prelude::*,
+	subjects::vm_host::{
+		Host, MemoryPages, PATIENCE, Template,
+		linux::{CALL, boot, connect, guest, until_alive, until_answers},
+		shape, vm,
+	},
 };
 
 /// Clones a round and size; a boot takes so much longer that one is enough.

@@ -3,8 +3,10 @@
 use flashfork::Headroom;
 
 use super::{GuestKind, VmCloneOptions};
-use crate::prelude::*;
-use crate::subjects::vm_host::{MemoryPages, available};
+use crate::{
+	prelude::*,
+	subjects::vm_host::{MemoryPages, available},
+};
 
 /// Sizes measured unless others are asked for.
 const SIZES: [u64; 7] = [128 << 20, 256 << 20, 512 << 20, 1 << 30, 2 << 30, 4 << 30, 8 << 30];

@@ -1,13 +1,14 @@
 //! The tables of `bench vm-clone`.
 
-use super::GuestKind;
-use super::found::{
-	ALIVE, ALL, BOOT_STEPS, CYCLE, FIRST_EXIT, FIRST_REPLY, Method, PREPARE, READY, STEPS, USER, WAITING, cells,
-	counted, find, rounds, sizes,
+use super::{
+	GuestKind,
+	found::{
+		ALIVE, ALL, BOOT_STEPS, CYCLE, FIRST_EXIT, FIRST_REPLY, Method, PREPARE, READY, STEPS, USER, WAITING, cells,
+		counted, find, rounds, sizes,
+	},
+	targets,
 };
-use super::targets;
-use crate::prelude::*;
-use crate::subjects::vm_host::MemoryPages;
+use crate::{prelude::*, subjects::vm_host::MemoryPages};
 
 pub fn render_all(document: &Document) -> String {
 	let mut parts = Vec::new();

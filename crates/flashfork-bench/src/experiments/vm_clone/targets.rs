@@ -1,9 +1,10 @@
 //! The project's promises about clones of virtual machines, checked against what was measured: shown, never asserted.
 
-use super::GuestKind;
-use super::found::{FIRST_EXIT, FIRST_REPLY, Method, rounds as of, sizes};
-use crate::prelude::*;
-use crate::subjects::vm_host::MemoryPages;
+use super::{
+	GuestKind,
+	found::{FIRST_EXIT, FIRST_REPLY, Method, rounds as of, sizes},
+};
+use crate::{prelude::*, subjects::vm_host::MemoryPages};
 
 const MB: u64 = 1 << 20;
 const CLONE: Method = Method::Clone(MemoryPages::Small);

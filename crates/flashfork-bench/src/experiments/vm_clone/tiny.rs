@@ -6,10 +6,15 @@ use std::collections::{BTreeMap, VecDeque};
 use flashfork_proto::{shape::Shape, shell::Ended, signal::Done};
 use flashfork_vmm::{boot::Source, cpu::Exit, events::Event, machine::Machine, pool::Shell};
 
-use super::found::{BOOT_STEPS, CYCLE, Cell, FIRST_EXIT, Method, PREPARE, STEPS, Sample};
-use super::{GuestKind, plan::Plan};
-use crate::prelude::*;
-use crate::subjects::vm_host::{Claimed, Host, MemoryPages, PATIENCE, Template, ended, shape, vm};
+use super::{
+	GuestKind,
+	found::{BOOT_STEPS, CYCLE, Cell, FIRST_EXIT, Method, PREPARE, STEPS, Sample},
+	plan::Plan,
+};
+use crate::{
+	prelude::*,
+	subjects::vm_host::{Claimed, Host, MemoryPages, PATIENCE, Template, ended, shape, vm},
+};
 
 /// Clones or boots a round and cell.
 const BATCH: usize = 5;

@@ -1,13 +1,19 @@
 //! How long claims take of clones of clones.
 
-use flashfork_proto::shell::{Ended, FromShell};
-use flashfork_proto::signal::Done;
+use flashfork_proto::{
+	shell::{Ended, FromShell},
+	signal::Done,
+};
 
-use super::VmForkOptions;
-use super::code::{levels, sum, written};
-use super::found::{Claims, DEPTHS, Step};
-use crate::prelude::*;
-use crate::subjects::vm_host::{Forked, Host, MemoryPages, Template, ended, shape, until, vm};
+use super::{
+	VmForkOptions,
+	code::{levels, sum, written},
+	found::{Claims, DEPTHS, Step},
+};
+use crate::{
+	prelude::*,
+	subjects::vm_host::{Forked, Host, MemoryPages, Template, ended, shape, until, vm},
+};
 
 /// Claims of a cell in a round.
 const BATCH: usize = 5;

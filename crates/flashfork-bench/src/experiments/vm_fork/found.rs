@@ -1,8 +1,10 @@
 //! The records of `bench vm-fork`: what tells them apart, and how they are found again.
 
 use super::{EXPERIMENT, code::Spread};
-use crate::prelude::*;
-use crate::subjects::vm_host::{Claimed, Forked, MemoryPages};
+use crate::{
+	prelude::*,
+	subjects::vm_host::{Claimed, Forked, MemoryPages},
+};
 
 /// As records name what forks took, and claims.
 pub const FORK: &str = "live-fork";

@@ -3,11 +3,15 @@
 use flashfork_proto::shell::FromShell;
 use flashfork_vmm::pool::Shell;
 
-use super::VmForkOptions;
-use super::code::{COUNT, keeps_writing, pages};
-use super::found::{FORK, Guest, Part};
-use crate::prelude::*;
-use crate::subjects::vm_host::{Forked, Host, MemoryPages, Template, shape, until, vm};
+use super::{
+	VmForkOptions,
+	code::{COUNT, keeps_writing, pages},
+	found::{FORK, Guest, Part},
+};
+use crate::{
+	prelude::*,
+	subjects::vm_host::{Forked, Host, MemoryPages, Template, shape, until, vm},
+};
 
 /// Forks of a clone in a row.
 const FORKS: usize = 3;

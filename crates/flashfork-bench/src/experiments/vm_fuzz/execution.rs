@@ -2,17 +2,27 @@
 
 use std::io::sink;
 
-use flashfork_proto::shell::{Ended, FromShell};
-use flashfork_proto::signal::{Done, Signal};
-use flashfork_vmm::machine::{Frozen, Machine};
-use flashfork_vmm::{cpu::Exit, events::Event, memory::Watch};
+use flashfork_proto::{
+	shell::{Ended, FromShell},
+	signal::{Done, Signal},
+};
+use flashfork_vmm::{
+	cpu::Exit,
+	events::Event,
+	machine::{Frozen, Machine},
+	memory::Watch,
+};
 use kvm_ioctls::Kvm;
 use vm_memory::{Bytes, GuestAddress};
 
-use super::code::{places, writes};
-use super::{VmFuzzOptions, Way};
-use crate::prelude::*;
-use crate::subjects::vm_host::{CID, Host, MemoryPages, PATIENCE, Template, renewal, shape, until, vm};
+use super::{
+	VmFuzzOptions, Way,
+	code::{places, writes},
+};
+use crate::{
+	prelude::*,
+	subjects::vm_host::{CID, Host, MemoryPages, PATIENCE, Template, renewal, shape, until, vm},
+};
 
 /// Executions of a cell in a round: rollbacks, and what takes a hundred times as long.
 const BATCHES: [usize; 2] = [40, 4];

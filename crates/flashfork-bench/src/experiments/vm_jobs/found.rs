@@ -1,8 +1,7 @@
 //! The records of `bench vm-jobs`: what tells them apart, and how they are found again.
 
 use super::{EXPERIMENT, guests::Kind};
-use crate::prelude::*;
-use crate::subjects::vm_host::MemoryPages;
+use crate::{prelude::*, subjects::vm_host::MemoryPages};
 
 /// Which jobs a batch is made of.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, strum::AsRefStr, strum::VariantArray)]

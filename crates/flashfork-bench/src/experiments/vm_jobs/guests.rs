@@ -7,11 +7,13 @@ use flashfork_proto::{agent::Request, shape::Shape};
 use flashfork_vmm::pool::Shell;
 
 use super::found::{Cell, Method};
-use crate::prelude::*;
-use crate::subjects::vm_host::{
-	Host, MemoryPages, PATIENCE, Template,
-	linux::{self, Agent, exec, run},
-	roll_back, shape, vm,
+use crate::{
+	prelude::*,
+	subjects::vm_host::{
+		Host, MemoryPages, PATIENCE, Template,
+		linux::{self, Agent, exec, run},
+		roll_back, shape, vm,
+	},
 };
 
 /// The agent in its guest.

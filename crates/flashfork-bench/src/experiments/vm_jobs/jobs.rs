@@ -1,15 +1,21 @@
 //! Jobs, one machine for each CPU at a time.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+	collections::BTreeMap,
+	sync::atomic::{AtomicU64, Ordering},
+};
 
 use flashfork_vmm::pool::Shell;
 use procfs::process::Process;
 
-use super::found::{Cell, Measure, Method};
-use super::guests::{Guests, Kind, Ready};
-use crate::prelude::*;
-use crate::subjects::{cpu::cpu_time, vm_host::vm};
+use super::{
+	found::{Cell, Measure, Method},
+	guests::{Guests, Kind, Ready},
+};
+use crate::{
+	prelude::*,
+	subjects::{cpu::cpu_time, vm_host::vm},
+};
 
 /// Jobs of each CPU in a batch; even, so that mixed ones are as many of each kind. A boot takes long.
 const JOBS: u64 = 4;

@@ -1,8 +1,7 @@
 //! The tables of `bench vm-jobs`.
 
 use super::found::{Cell, Measure, Method, Work};
-use crate::prelude::*;
-use crate::subjects::vm_host::MemoryPages;
+use crate::{prelude::*, subjects::vm_host::MemoryPages};
 use flashfork_measure::stats::quantile;
 
 const CLONE: Method = Method::Clone(MemoryPages::Thp);

@@ -1,9 +1,10 @@
 //! The records of `bench vm-memory`: what tells them apart, and how they are found again.
 
-use super::EXPERIMENT;
-use super::code::{Access, FIRST, PAGE};
-use crate::prelude::*;
-use crate::subjects::vm_host::MemoryPages;
+use super::{
+	EXPERIMENT,
+	code::{Access, FIRST, PAGE},
+};
+use crate::{prelude::*, subjects::vm_host::MemoryPages};
 
 /// One way over all memory.
 #[derive(Clone, Copy, PartialEq, Eq, strum::AsRefStr, strum::VariantArray)]

@@ -3,10 +3,14 @@
 use flashfork_proto::shell::{Ended, FromShell};
 use flashfork_vmm::pool::Shell;
 
-use super::code::{self, Access};
-use super::found::{Cell, Pass, touched};
-use crate::prelude::*;
-use crate::subjects::vm_host::{Host, MemoryPages, Template, ended, expect, shape, vm};
+use super::{
+	code::{self, Access},
+	found::{Cell, Pass, touched},
+};
+use crate::{
+	prelude::*,
+	subjects::vm_host::{Host, MemoryPages, Template, ended, expect, shape, vm},
+};
 
 /// Boots and clones one guest of each kind a round.
 pub fn measure(host: &Host, size: u64, pages: &[MemoryPages], rounds: usize, run: &mut Run) -> Result {

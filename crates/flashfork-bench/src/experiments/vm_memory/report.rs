@@ -1,9 +1,11 @@
 //! The table of `bench vm-memory`.
 
-use super::found::{Cell, Pass, touched};
-use super::{EXPERIMENT, code::Access};
-use crate::prelude::*;
-use crate::subjects::vm_host::MemoryPages;
+use super::{
+	EXPERIMENT,
+	code::Access,
+	found::{Cell, Pass, touched},
+};
+use crate::{prelude::*, subjects::vm_host::MemoryPages};
 
 pub fn render_all(document: &Document) -> String {
 	let Some(size) = document.of(EXPERIMENT).find_map(|record| record.number("size")) else {

@@ -1,17 +1,21 @@
 //! A daemon of the experiment's own, and its requests.
 
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::process::Child;
-use std::{os::unix::net::UnixStream, os::unix::process::CommandExt};
+use std::{
+	io::{self, BufRead, BufReader, ErrorKind, Read, Write},
+	os::unix::{net::UnixStream, process::CommandExt},
+	process::Child,
+};
 
 use flashfork_proto::{agent::Client, api};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::de::DeserializeOwned;
 
-use crate::prelude::*;
-use crate::subjects::{
-	command::apart,
-	vm_host::{PATIENCE, vm},
+use crate::{
+	prelude::*,
+	subjects::{
+		command::apart,
+		vm_host::{PATIENCE, vm},
+	},
 };
 
 /// A running daemon. Dropping it ends it, with all that it has; so does the end of this process.

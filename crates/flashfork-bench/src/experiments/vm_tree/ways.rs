@@ -2,19 +2,25 @@
 
 use std::fs::File;
 
-use flashfork_proto::api::{Clone, Forked, Template};
-use flashfork_proto::shape::Shape;
+use flashfork_proto::{
+	api::{Clone, Forked, Template},
+	shape::Shape,
+};
 
-use super::daemon::Daemon;
-use super::found::{ALL, APPLICATION, DATABASE, Found, KERNEL, MAPPED, OWN, SHARED, START};
-use super::{APPS, MEMORY_MIB, Setup};
-use crate::prelude::*;
-use crate::subjects::{
-	held::mapped,
-	vm_host::{
-		MemoryPages,
-		linux::{self, run},
-		shape,
+use super::{
+	APPS, MEMORY_MIB, Setup,
+	daemon::Daemon,
+	found::{ALL, APPLICATION, DATABASE, Found, KERNEL, MAPPED, OWN, SHARED, START},
+};
+use crate::{
+	prelude::*,
+	subjects::{
+		held::mapped,
+		vm_host::{
+			MemoryPages,
+			linux::{self, run},
+			shape,
+		},
 	},
 };
 

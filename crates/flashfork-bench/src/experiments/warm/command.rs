@@ -3,8 +3,10 @@
 use std::io::Read;
 
 use super::program::Program;
-use crate::prelude::*;
-use crate::subjects::command::{self, Printed, last_line, printed};
+use crate::{
+	prelude::*,
+	subjects::command::{self, Printed, last_line, printed},
+};
 
 /// What every script prints.
 pub const LINE: &[u8] = b"1\n";

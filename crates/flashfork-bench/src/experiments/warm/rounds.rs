@@ -2,11 +2,16 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::command::{Runs, Way};
-use super::templates::{faults_of_clones, lacks, warm};
-use super::{WarmOptions, program::Program};
-use crate::prelude::*;
-use crate::subjects::{guard::Guard, template::Template};
+use super::{
+	WarmOptions,
+	command::{Runs, Way},
+	program::Program,
+	templates::{faults_of_clones, lacks, warm},
+};
+use crate::{
+	prelude::*,
+	subjects::{guard::Guard, template::Template},
+};
 
 /// Before each sample. A template begins with its next clone a millisecond after the last one.
 const PAUSE: Duration = Duration::from_millis(30);

@@ -1,10 +1,12 @@
 //! The templates of the experiment.
 
 use super::{command::Runs, program::Program};
-use crate::prelude::*;
-use crate::subjects::{
-	guard::Guard,
-	template::{self, Template},
+use crate::{
+	prelude::*,
+	subjects::{
+		guard::Guard,
+		template::{self, Template},
+	},
 };
 
 /// Warms a program; or says why there is no template of it.

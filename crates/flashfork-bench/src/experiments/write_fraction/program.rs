@@ -1,14 +1,16 @@
 //! The programs that are run: a command given, or one of the ready runs.
 
-use std::io::{Read, Write};
-use std::process::ExitStatus;
-use std::{ffi::OsString, os::unix::net::UnixStream};
+use std::{
+	ffi::OsString,
+	io::{Read, Write},
+	os::unix::net::UnixStream,
+	process::ExitStatus,
+};
 
 use flashfork_advise::{Program as Started, Ran};
 
 use super::Ready;
-use crate::advised::failed;
-use crate::prelude::*;
+use crate::{advised::failed, prelude::*};
 
 /// How long a ready run may take until it stops itself.
 const PATIENCE: Duration = Duration::from_secs(120);

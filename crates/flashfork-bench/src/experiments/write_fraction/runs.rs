@@ -2,10 +2,11 @@
 
 use flashfork_advise::look::{Change, GRANULES, look, second_look, visit};
 
-use super::program::{Program, name};
-use super::{Ready, WriteFractionOptions};
-use crate::advised::failed;
-use crate::prelude::*;
+use super::{
+	Ready, WriteFractionOptions,
+	program::{Program, name},
+};
+use crate::{advised::failed, prelude::*};
 
 pub fn measure(options: &WriteFractionOptions, run: &mut Run) -> Result {
 	if let Some(pid) = options.pid {

@@ -1,8 +1,10 @@
 //! All ways to make a process, by the parent's memory, on two logarithmic axes.
 
 use super::{line, memory_axis, of, time_axis, times};
-use crate::experiments::creation::{EXPERIMENT, Then, Way};
-use crate::prelude::*;
+use crate::{
+	experiments::creation::{EXPERIMENT, Then, Way},
+	prelude::*,
+};
 use flashfork_measure::{
 	plot::{Plot, Series},
 	report::Figure,

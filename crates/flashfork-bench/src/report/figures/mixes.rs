@@ -1,8 +1,10 @@
 //! Fork and go through the memory: one small diagram for each mix of reads and writes.
 
 use super::{line, linear, of, percent, time_axis};
-use crate::experiments::access::{ACCESS_MIX, MIXES};
-use crate::prelude::*;
+use crate::{
+	experiments::access::{ACCESS_MIX, MIXES},
+	prelude::*,
+};
 use flashfork_measure::{plot::Plot, report::Figure};
 
 pub fn figure(document: &Document) -> Result<Option<Figure>> {

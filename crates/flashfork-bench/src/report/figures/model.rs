@@ -1,8 +1,10 @@
 //! The model of 1988: the fit with its residuals, and how much of a page fault is the copy, then and now.
 
 use super::{linear, memory_axis, time_axis, times};
-use crate::experiments::cow_model::{Model, PAPER_MERIT, copy_rate};
-use crate::prelude::*;
+use crate::{
+	experiments::cow_model::{Model, PAPER_MERIT, copy_rate},
+	prelude::*,
+};
 use flashfork_measure::{
 	plot::{Ink, Plot, Series, Style},
 	report::Figure,

@@ -1,8 +1,7 @@
 //! The fork call by the parent's memory, one line for each engine.
 
 use super::{line, memory_axis, of, time_axis, times};
-use crate::experiments::fork::EXPERIMENT;
-use crate::prelude::*;
+use crate::{experiments::fork::EXPERIMENT, prelude::*};
 use flashfork_measure::{
 	plot::{Plot, Series},
 	report::Figure,

@@ -1,8 +1,7 @@
 //! How much of real programs' memory changes, counted in blocks of several sizes.
 
 use super::{linear, percent};
-use crate::experiments::write_fraction::EXPERIMENT;
-use crate::prelude::*;
+use crate::{experiments::write_fraction::EXPERIMENT, prelude::*};
 use flashfork_measure::{
 	plot::{Ink, Plot, Series, Style},
 	report::Figure,

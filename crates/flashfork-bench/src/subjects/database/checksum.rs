@@ -2,8 +2,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, types::ValueRef};
 
 /// Every table, whole, and every index with what it points at: a page that changed in either changes the number.
 const WALKS: [&str; 10] = [

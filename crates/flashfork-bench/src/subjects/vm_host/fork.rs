@@ -2,8 +2,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{FromShell, Pause, ToShell};
+use flashfork_proto::{
+	shape::Shape,
+	shell::{FromShell, Pause, ToShell},
+};
 use flashfork_vmm::{memory::delta, pool::Shell};
 
 use super::{Template, expect, until, vm};

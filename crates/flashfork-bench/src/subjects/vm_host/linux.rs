@@ -1,15 +1,17 @@
 //! Linux in shells: Debian's cloud kernel with the agent, with a disk or without.
 
-use std::io::{Read, Write};
 use std::{
 	fs::File,
+	io::{Read, Write},
 	os::{fd::AsFd, unix::net::UnixStream},
 };
 
 use flashfork_image::guest::{CMDLINE, Guest, default_guest};
-use flashfork_proto::agent::{self, Client, Exec, Exit};
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Boot, BootDisk, BootGuest, FromShell, ToShell};
+use flashfork_proto::{
+	agent::{self, Client, Exec, Exit},
+	shape::Shape,
+	shell::{Boot, BootDisk, BootGuest, FromShell, ToShell},
+};
 use flashfork_vmm::{devices::virtio::blk::DEFAULT_LIMIT, machine::Blank, pool::Shell};
 
 use super::{CID, PATIENCE, until, vm};

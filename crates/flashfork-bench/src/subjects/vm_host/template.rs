@@ -1,12 +1,23 @@
 //! Templates and their clones.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::{fs::File, sync::Arc};
+use std::{
+	fs::File,
+	os::fd::{AsFd, BorrowedFd, OwnedFd},
+	sync::Arc,
+};
 
-use flashfork_proto::shell::{Claim, ClaimTimes, FromShell, Go, Origin, Renewal, Run, ToShell};
-use flashfork_proto::{agent::CloneIdentity, shape::Shape};
-use flashfork_vmm::devices::virtio::blk::{FrozenDisk, overlay_bytes};
-use flashfork_vmm::{machine::Frozen, memory::Layered, pool::Shell, state::MachineState};
+use flashfork_proto::{
+	agent::CloneIdentity,
+	shape::Shape,
+	shell::{Claim, ClaimTimes, FromShell, Go, Origin, Renewal, Run, ToShell},
+};
+use flashfork_vmm::{
+	devices::virtio::blk::{FrozenDisk, overlay_bytes},
+	machine::Frozen,
+	memory::Layered,
+	pool::Shell,
+	state::MachineState,
+};
 
 use super::{CID, MemoryPages, PATIENCE, huge_share, resident, until, vm};
 use crate::prelude::*;

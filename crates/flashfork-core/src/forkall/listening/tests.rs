@@ -1,6 +1,8 @@
 use super::*;
-use std::net::{Ipv6Addr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::{
+	net::{Ipv6Addr, TcpListener, TcpStream},
+	os::fd::{AsRawFd, FromRawFd},
+};
 
 #[test]
 fn another_port_is_listened_on_in_the_same_way() {

@@ -12,8 +12,10 @@ mod observation;
 #[cfg(test)]
 mod tests;
 
-use super::forecast::{Memory, ONE_IN, THERE_AND_BACK, page_ns};
-use super::{Act, Num, Process, UNTOLD};
+use super::{
+	Act, Num, Process, UNTOLD,
+	forecast::{Memory, ONE_IN, THERE_AND_BACK, page_ns},
+};
 use crate::{outcome::Outcome, sys::PAGE};
 use hold::Hold;
 use ledger::Ledger;

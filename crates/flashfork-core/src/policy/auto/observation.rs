@@ -1,8 +1,12 @@
 //! What forks and memory have shown, since memory last changed and at the last looks.
 
-use crate::policy::forecast::{COPY_NS, FAULT_NS, Memory, THERE_AND_BACK};
-use crate::policy::{Num, Process, SEALED_FORK_NS};
-use crate::sys::{HUGE, PAGE};
+use crate::{
+	policy::{
+		Num, Process, SEALED_FORK_NS,
+		forecast::{COPY_NS, FAULT_NS, Memory, THERE_AND_BACK},
+	},
+	sys::{HUGE, PAGE},
+};
 
 /// What 2 MB of memory cost a plain fork at least, in nanoseconds. The rest of a fork, or the sealed fork of slow
 /// hosts, is what no seal will take away.

@@ -1,7 +1,9 @@
 //! How things are now.
 
-use core::ffi::{CStr, c_char, c_int};
-use core::mem::{MaybeUninit, size_of};
+use core::{
+	ffi::{CStr, c_char, c_int},
+	mem::{MaybeUninit, size_of},
+};
 
 /// What tells one content of a file, or of a directory, from another.
 #[derive(Clone, Copy, Default, PartialEq)]

@@ -10,9 +10,11 @@ mod look;
 mod watch;
 
 use super::template::Single;
-use core::ffi::{CStr, c_char, c_int, c_void};
-use core::mem::{MaybeUninit, size_of};
-use core::ptr::null_mut;
+use core::{
+	ffi::{CStr, c_char, c_int, c_void},
+	mem::{MaybeUninit, size_of},
+	ptr::null_mut,
+};
 use flashfork_warm::{Tell, Why};
 pub use look::Path;
 use look::{Kept, hash, listing, look};

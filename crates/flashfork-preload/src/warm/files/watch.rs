@@ -1,9 +1,13 @@
 //! The watches, and what comes of them.
 
-use super::look::{Path, is_link, is_remote, is_there};
-use super::{Files, Kind, Noted, files};
-use core::ffi::{CStr, c_char, c_int};
-use core::mem::size_of;
+use super::{
+	Files, Kind, Noted, files,
+	look::{Path, is_link, is_remote, is_there},
+};
+use core::{
+	ffi::{CStr, c_char, c_int},
+	mem::size_of,
+};
 
 const OF_FILE: u32 = libc::IN_MODIFY | libc::IN_ATTRIB | OF_ITSELF;
 /// Of a directory in which names come and go.

@@ -1,12 +1,16 @@
 //! What a clone has of its caller. Its threads are not there yet; nothing here may lock or allocate.
 
-use super::maker::OF_CALLER;
-use super::{is_ready_at, no_signals, runtime};
-use crate::warm::take_over::{self, environ, is_default, limits, schedule};
-use crate::{warm::follow, warm::inherited, warm::template::Given};
+use super::{is_ready_at, maker::OF_CALLER, no_signals, runtime};
+use crate::warm::{
+	follow, inherited,
+	take_over::{self, environ, is_default, limits, schedule},
+	template::Given,
+};
 use core::ffi::c_int;
-use flashfork_core::Errno;
-use flashfork_core::forkall::{Settings, call, go_to};
+use flashfork_core::{
+	Errno,
+	forkall::{Settings, call, go_to},
+};
 use flashfork_warm::{PATH, ReadyAt, Start, Step};
 use syscalls::Sysno;
 

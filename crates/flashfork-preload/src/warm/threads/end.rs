@@ -3,10 +3,16 @@
 
 use super::no_signals;
 use crate::{sandbox, warm::mapped};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
-use core::{cell::UnsafeCell, ffi::c_void, ptr::null_mut};
-use flashfork_core::Errno;
-use flashfork_core::forkall::{CloneArguments, call, start};
+use core::{
+	cell::UnsafeCell,
+	ffi::c_void,
+	ptr::null_mut,
+	sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst},
+};
+use flashfork_core::{
+	Errno,
+	forkall::{CloneArguments, call, start},
+};
 use syscalls::Sysno;
 
 /// The clone's process, in the clone.

@@ -4,10 +4,16 @@
 
 use super::{IN_CLONE, java, no_signals, python};
 use crate::warm::hooks;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
-use core::{ffi::c_void, mem::MaybeUninit, ptr::null_mut};
-use flashfork_core::Errno;
-use flashfork_core::forkall::{Fit, Frozen, Gate, Unfit, What, call};
+use core::{
+	ffi::c_void,
+	mem::MaybeUninit,
+	ptr::null_mut,
+	sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst},
+};
+use flashfork_core::{
+	Errno,
+	forkall::{Fit, Frozen, Gate, Unfit, What, call},
+};
 use flashfork_warm::{PREPARE, PREPARED};
 use syscalls::Sysno;
 

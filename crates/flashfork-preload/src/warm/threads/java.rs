@@ -1,10 +1,12 @@
 //! Java virtual machines: what renews their generators of random numbers in clones is a library of its own
 //! (`flashfork-java`), which lies beside the shim and is loaded when the program is about to be stopped.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
-use core::mem::MaybeUninit;
-use core::ptr::{null, null_mut};
-use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
+use core::{
+	ffi::{CStr, c_char, c_int, c_void},
+	mem::MaybeUninit,
+	ptr::{null, null_mut},
+	sync::atomic::{AtomicPtr, Ordering::SeqCst},
+};
 use flashfork_core::forkall::{Fit, Unfit, What};
 use flashfork_warm::ReadyAt;
 

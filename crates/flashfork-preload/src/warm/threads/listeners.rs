@@ -2,10 +2,14 @@
 //! for all of them, the other would not end its events in the clone.
 
 use crate::next::{Next, known_when_loaded, nothing_found};
-use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::SeqCst};
-use flashfork_core::Errno;
-use flashfork_core::forkall::{Frozen, call, leave_sets};
+use core::{
+	ffi::{c_int, c_void},
+	sync::atomic::{AtomicI32, AtomicPtr, Ordering::SeqCst},
+};
+use flashfork_core::{
+	Errno,
+	forkall::{Frozen, call, leave_sets},
+};
 use syscalls::Sysno;
 
 known_when_loaded!(CLOSE: c"close");

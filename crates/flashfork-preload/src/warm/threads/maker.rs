@@ -1,14 +1,22 @@
 //! The maker: waits for its keeper's orders, in the program's memory.
 
-use super::socket::{Heard, close_all, hear, is_answered, say};
-use super::{IN_CLONE, bound_capabilities, end, first, is_ready_at, java, python, systemv};
-use super::{caller::Caller, listeners};
-use crate::warm::{hooks, mapped, source};
-use crate::{atfork, number, warm::template::CLONE};
+use super::{
+	IN_CLONE, bound_capabilities,
+	caller::Caller,
+	end, first, is_ready_at, java, listeners, python,
+	socket::{Heard, close_all, hear, is_answered, say},
+	systemv,
+};
+use crate::{
+	atfork, number,
+	warm::{hooks, mapped, source, template::CLONE},
+};
 use core::sync::atomic::Ordering::SeqCst;
-use flashfork_core::forkall::{Fit, Frozen, Place, Unfit, What, call, go_to};
-use flashfork_core::never_seal::Reason;
-use flashfork_core::{Errno, Error, Pages};
+use flashfork_core::{
+	Errno, Error, Pages,
+	forkall::{Fit, Frozen, Place, Unfit, What, call, go_to},
+	never_seal::Reason,
+};
 use flashfork_warm::{DESCRIPTORS, LISTENERS, MADE_FROM, PATH, ReadyAt, Step, Tell, Word};
 use syscalls::Sysno;
 

@@ -13,12 +13,17 @@ pub mod runtime;
 mod socket;
 mod systemv;
 
-use super::hooks::{self, Hook};
-use super::stacks;
-use super::template::Single;
-use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use core::{mem::MaybeUninit, ptr::null_mut};
+use super::{
+	hooks::{self, Hook},
+	stacks,
+	template::Single,
+};
+use core::{
+	ffi::{CStr, c_int, c_void},
+	mem::MaybeUninit,
+	ptr::null_mut,
+	sync::atomic::{AtomicU32, Ordering::SeqCst},
+};
 use flashfork_core::{Errno, forkall::call};
 use flashfork_warm::{ADDRESSES, ReadyAt};
 use syscalls::Sysno;

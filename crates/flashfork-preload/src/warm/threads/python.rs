@@ -5,12 +5,16 @@
 //! are (`generators.py`). It keeps the lock, so no thread of Python's draws or imports any more. In a clone the words
 //! are filled before any thread runs; then the lock is let go.
 
-use super::{super::api::api, super::process::name_of_program};
-use core::ffi::{CStr, c_char, c_int, c_void};
-use core::ptr::null;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering::SeqCst};
-use flashfork_core::Errno;
-use flashfork_core::forkall::{Fit, Unfit, What, call};
+use super::super::{api::api, process::name_of_program};
+use core::{
+	ffi::{CStr, c_char, c_int, c_void},
+	ptr::null,
+	sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering::SeqCst},
+};
+use flashfork_core::{
+	Errno,
+	forkall::{Fit, Unfit, What, call},
+};
 use flashfork_warm::ReadyAt;
 use syscalls::Sysno;
 

@@ -3,10 +3,11 @@
 
 use super::{IN_CLONE, bound_capabilities, wait};
 use crate::warm::source;
-use core::ffi::c_int;
-use core::sync::atomic::Ordering::SeqCst;
-use flashfork_core::Errno;
-use flashfork_core::forkall::{call, go_to};
+use core::{ffi::c_int, sync::atomic::Ordering::SeqCst};
+use flashfork_core::{
+	Errno,
+	forkall::{call, go_to},
+};
 use syscalls::Sysno;
 
 /// `connect(2)` of the client's; `None` where this is no clone, and becomes none.

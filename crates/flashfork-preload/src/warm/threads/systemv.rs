@@ -5,8 +5,10 @@
 
 use super::is_template;
 use crate::next::{Next, nothing_found};
-use core::ffi::{c_int, c_long, c_short, c_ushort, c_void};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use core::{
+	ffi::{c_int, c_long, c_short, c_ushort, c_void},
+	sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
+};
 use flashfork_core::forkall::{Fit, Unfit, What, call};
 use syscalls::Sysno;
 

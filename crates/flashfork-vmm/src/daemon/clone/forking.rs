@@ -1,15 +1,17 @@
 //! One clone that is being forked while it runs.
 
-use super::super::error::DaemonError;
-use super::super::fork::check;
-use super::super::templates;
-use super::{ALIVE, LOOK, Life, Running, Unanswered, failure_of, lock};
+use super::{
+	super::{error::DaemonError, fork::check, templates},
+	ALIVE, LOOK, Life, Running, Unanswered, failure_of, lock,
+};
 use crate::pool::ShellFailure;
 use flashfork_proto::shell::{Ended, FromShell, Pause, ToShell};
-use std::cell::Cell;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::{
+	cell::Cell,
+	os::fd::{AsFd, OwnedFd},
+	sync::{Arc, MutexGuard, PoisonError, Weak},
+	time::{Duration, Instant},
+};
 
 /// What its shell may have for forks, beside its guest's memory.
 #[derive(Debug, Default)]

@@ -1,7 +1,6 @@
 //! The daemon's side of a clone, whose shell these tests play.
 
-use super::super::claim::Claimed;
-use super::*;
+use super::{super::claim::Claimed, *};
 use crate::pool::{Program, Shell};
 use flashfork_proto::shape::{Pages, Shape};
 

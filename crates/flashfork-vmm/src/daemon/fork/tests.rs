@@ -1,20 +1,24 @@
 //! Forks of clones whose shells these tests play.
 
-use super::super::agent::tests as agent;
-use super::super::clone::tests::{PATIENCE, order, running, says};
-use super::*;
-use crate::boot::Source;
-use crate::devices::virtio::blk::Image;
-use crate::machine::Machine;
-use crate::template::Quota;
-use flashfork_proto::agent::Request;
-use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::shell::{BootDisk, Channel, FromShell, ToShell};
+use super::{
+	super::{
+		agent::tests as agent,
+		clone::tests::{PATIENCE, order, running, says},
+	},
+	*,
+};
+use crate::{boot::Source, devices::virtio::blk::Image, machine::Machine, template::Quota};
+use flashfork_proto::{
+	agent::Request,
+	shape::{Pages, Shape},
+	shell::{BootDisk, Channel, FromShell, ToShell},
+};
 use kvm_ioctls::Kvm;
-use std::io::Read;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::sync::Weak;
+use std::{
+	io::Read,
+	os::{fd::OwnedFd, unix::net::UnixStream},
+	sync::Weak,
+};
 
 pub(in super::super) const SHAPE: Shape =
 	Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: true, disk_slots: 0 };

@@ -1,14 +1,22 @@
 //! A driver for tests: what a guest's would do, and what only a hostile one would.
 
-use super::registers::{self as reg, status};
-use super::{Service, Transport, VirtioDevice, VirtioState, Window};
+use super::{
+	Service, Transport, VirtioDevice, VirtioState, Window,
+	registers::{self as reg, status},
+};
 use crate::memory::GuestMemory;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread;
-use std::time::{Duration, Instant};
-use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
-use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
+use std::{
+	sync::{
+		Arc, Mutex, MutexGuard,
+		atomic::{AtomicBool, Ordering},
+	},
+	thread,
+	time::{Duration, Instant},
+};
+use virtio_bindings::{
+	virtio_config::VIRTIO_F_VERSION_1,
+	virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE},
+};
 use vm_memory::{Bytes, GuestAddress};
 
 /// Guest memory; rings are in the first 256 KB, a test's buffers behind.

@@ -2,10 +2,15 @@
 
 use super::Transport;
 use event_manager::{EventManager, RemoteEndpoint, SubscriberOps};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread::{self, JoinHandle};
-use std::{fmt, io};
+use std::{
+	fmt, io,
+	sync::{
+		Arc, Mutex,
+		atomic::{AtomicBool, Ordering},
+		mpsc,
+	},
+	thread::{self, JoinHandle},
+};
 
 /// Runs until it is dropped.
 pub struct Service {

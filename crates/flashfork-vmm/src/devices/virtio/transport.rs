@@ -1,18 +1,27 @@
 //! The transport: registers, status, queues, interrupt. Devices never see any of these change hands.
 
-use super::device::{Broken, OWN_EVENTS, Queues, VirtioDevice};
-use super::registers::{self as reg, status};
-use super::{state::VirtioState, window::Reasons};
+use super::{
+	device::{Broken, OWN_EVENTS, Queues, VirtioDevice},
+	registers::{self as reg, status},
+	state::VirtioState,
+	window::Reasons,
+};
 use crate::{devices::DeviceStateError, kvm::Vm, layout, memory::GuestMemory};
 use event_manager::{EventOps, Events, MutEventSubscriber};
 use kvm_ioctls::IoEventAddress;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::{fmt, io};
+use std::{
+	fmt, io,
+	sync::{
+		Arc,
+		atomic::{AtomicBool, Ordering},
+	},
+};
 use virtio_bindings::{virtio_config::VIRTIO_F_VERSION_1, virtio_ring::VIRTIO_RING_F_EVENT_IDX};
 use virtio_queue::{Queue, QueueState, QueueT};
-use vmm_sys_util::epoll::EventSet;
-use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
+use vmm_sys_util::{
+	epoll::EventSet,
+	eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd},
+};
 
 /// Offered by the transport for every device.
 const FEATURES: u64 = 1 << VIRTIO_F_VERSION_1 | 1 << VIRTIO_RING_F_EVENT_IDX;

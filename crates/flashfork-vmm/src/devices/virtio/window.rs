@@ -2,8 +2,10 @@
 
 use super::{Transport, registers as reg};
 use crate::devices::lock;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{
+	Arc, Mutex, MutexGuard,
+	atomic::{AtomicU32, Ordering},
+};
 
 /// Why the device interrupted the guest: the register `InterruptStatus`.
 ///

@@ -1,12 +1,15 @@
 //! The measurements. Nothing here allocates or panics: it runs in a fresh child.
 
 use super::sheet::{Kind, Sheet};
-use crate::fresh::{self, text};
-use crate::memory::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap};
-use flashfork_core::never_seal::Reason;
-use flashfork_core::{Errno, Error, Pages, Step, odf, seal};
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::time::{ClockId, clock_gettime};
+use crate::{
+	fresh::{self, text},
+	memory::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap},
+};
+use flashfork_core::{Errno, Error, Pages, Step, never_seal::Reason, odf, seal};
+use rustix::{
+	fs::{MemfdFlags, ftruncate, memfd_create},
+	time::{ClockId, clock_gettime},
+};
 use std::{ptr::null_mut, sync::atomic::Ordering::Relaxed};
 
 const PAGE: usize = 4096;

@@ -1,6 +1,6 @@
 //! What the measuring child writes down and the parent reads.
 
-use super::{super::CostError, super::fit::Sample};
+use super::super::{CostError, fit::Sample};
 use crate::{fresh::Results, never_seal::TABLE};
 use flashfork_core as core;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,12 +1,17 @@
 //! The programs of a target: its library compiled once with AFL's instrumentation, and linked for each way.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::{fs, io};
+use std::{
+	fs,
+	hash::{DefaultHasher, Hash, Hasher},
+	io,
+};
 
-use super::super::target::{COMPILER, compiler_version};
-use super::{found::Build, way::Way};
-use crate::prelude::*;
-use crate::subjects::command::compile;
+use super::{
+	super::target::{COMPILER, compiler_version},
+	found::Build,
+	way::Way,
+};
+use crate::{prelude::*, subjects::command::compile};
 
 /// What makes a loop go back.
 const HEADER: &str = include_str!("../../../../../flashfork-afl/include/flashfork_afl_loop.h");

@@ -2,10 +2,17 @@
 
 use std::os::unix::process::CommandExt;
 
-use super::super::process::{self, Fuzzer};
-use super::{super::afl_stats::AflStats, Fuzzing, build::Built, found::Times, way::Way};
-use crate::prelude::*;
-use crate::subjects::command::on_one_cpu;
+use super::{
+	super::{
+		afl_stats::AflStats,
+		process::{self, Fuzzer},
+	},
+	Fuzzing,
+	build::Built,
+	found::Times,
+	way::Way,
+};
+use crate::{prelude::*, subjects::command::on_one_cpu};
 
 /// How long AFL may take beyond its time: to start, to run its seeds the first time, and to end.
 const PATIENCE: Duration = Duration::from_secs(300);

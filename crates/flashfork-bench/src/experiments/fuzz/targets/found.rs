@@ -1,6 +1,10 @@
 //! The records of `bench fuzz --targets`.
 
-use super::{super::EXPERIMENT, super::afl_stats::AflStats, target::Target, way::Way};
+use super::{
+	super::{EXPERIMENT, afl_stats::AflStats},
+	target::Target,
+	way::Way,
+};
 use crate::prelude::*;
 
 const RATE: &str = "executions of a target";

@@ -1,7 +1,9 @@
 //! The tables of `bench fuzz --targets`.
 
-use super::found::{Build, is_of_targets};
-use super::way::Way;
+use super::{
+	found::{Build, is_of_targets},
+	way::Way,
+};
 use crate::prelude::*;
 
 /// Inputs shorter than this, in microseconds, are promised a multiple of the fork server's rate.

@@ -4,8 +4,10 @@ use std::{fs, io};
 
 use flate2::read::GzDecoder;
 
-use super::super::target::SQLITE;
-use super::target::{Target, schema};
+use super::{
+	super::target::SQLITE,
+	target::{Target, schema},
+};
 use crate::prelude::*;
 
 pub fn obtain(target: Target, cache: &Path, run: &mut Run) -> Result<PathBuf> {

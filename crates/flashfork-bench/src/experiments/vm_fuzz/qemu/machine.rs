@@ -1,15 +1,18 @@
 //! What a fork server is started with, in one directory: kernel, initramfs, seeds, the library that forks QEMU, and the
 //! script that starts it, which afl-fuzz can start, too.
 
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::{
+	fs::{self, File, Permissions},
+	os::unix::fs::PermissionsExt,
+};
 
-use flashfork_image::guest::SERIES;
-use flashfork_image::{KernelFiles, Tree};
+use flashfork_image::{KernelFiles, Tree, guest::SERIES};
 
 use super::seeds;
-use crate::prelude::*;
-use crate::subjects::{command::cc, vm_host::vm};
+use crate::{
+	prelude::*,
+	subjects::{command::cc, vm_host::vm},
+};
 
 /// What is compiled: its name, source and options.
 const PROGRAMS: [(&str, &str, [&str; 3]); 2] = [

@@ -1,25 +1,30 @@
 //! A QEMU that is a fork server of AFL's, and its requests.
 
-use std::io::{self, ErrorKind, PipeReader, Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ExitStatus};
 use std::{
 	fs::File,
+	io::{self, ErrorKind, PipeReader, Read, Write},
 	os::{
 		fd::AsRawFd,
-		unix::{fs::FileExt, net::UnixStream},
+		unix::{
+			fs::FileExt,
+			net::UnixStream,
+			process::{CommandExt, ExitStatusExt},
+		},
 	},
+	process::{Child, ExitStatus},
 };
 
 use flashfork_core::environment::{STATS, TRUST};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::prelude::*;
-use crate::subjects::{
-	command::{last_line, on_one_cpu},
-	heap, held,
-	shim::{ShimReport, ShimStats, preload},
-	vm_host::PATIENCE,
+use crate::{
+	prelude::*,
+	subjects::{
+		command::{last_line, on_one_cpu},
+		heap, held,
+		shim::{ShimReport, ShimStats, preload},
+		vm_host::PATIENCE,
+	},
 };
 
 /// AFL's descriptors for requests and answers, here the same socket; where the library tells how long forks take.

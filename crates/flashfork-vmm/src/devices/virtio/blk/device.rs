@@ -1,16 +1,21 @@
 //! The device: queue, config space, features.
 
-use super::super::device::{Broken, Queues, VirtioDevice};
-use super::disk::{Disk, SECTOR};
-use super::{overlay::BLOCK, request};
+use super::{
+	super::device::{Broken, Queues, VirtioDevice},
+	disk::{Disk, SECTOR},
+	overlay::BLOCK,
+	request,
+};
 use crate::devices::lock;
 use event_manager::EventOps;
 use std::sync::{Arc, Mutex};
-use virtio_bindings::virtio_blk::{
-	VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_TOPOLOGY,
-	VIRTIO_BLK_F_WRITE_ZEROES,
+use virtio_bindings::{
+	virtio_blk::{
+		VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_TOPOLOGY,
+		VIRTIO_BLK_F_WRITE_ZEROES,
+	},
+	virtio_ids::VIRTIO_ID_BLOCK,
 };
-use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
 
 /// Requests that may wait.
 const QUEUE: u16 = 256;

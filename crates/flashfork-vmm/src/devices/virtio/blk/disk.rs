@@ -1,15 +1,29 @@
 //! A disk: an image that never changes, and what was written over it.
 
-use super::Seen;
-use super::overlay::{self, BLOCK, NoPlace, Overlay};
-use crate::events::{Event, Outbox};
-use crate::memory::{self, Copying, LayerError, Layered, MemfdError, Watch};
-use flashfork_proto::api::{DEFAULT_DISK_LIMIT_MIB, MAX_SERIAL};
-use flashfork_proto::shell::BootDisk;
+use super::{
+	Seen,
+	overlay::{self, BLOCK, NoPlace, Overlay},
+};
+use crate::{
+	events::{Event, Outbox},
+	memory::{self, Copying, LayerError, Layered, MemfdError, Watch},
+};
+use flashfork_proto::{
+	api::{DEFAULT_DISK_LIMIT_MIB, MAX_SERIAL},
+	shell::BootDisk,
+};
 use serde::{Deserialize, Serialize};
-use std::io::{self, Seek, SeekFrom};
-use std::os::fd::{AsFd, OwnedFd};
-use std::{fs::File, ops::Range, os::unix::fs::FileExt, path::PathBuf, sync::Arc};
+use std::{
+	fs::File,
+	io::{self, Seek, SeekFrom},
+	ops::Range,
+	os::{
+		fd::{AsFd, OwnedFd},
+		unix::fs::FileExt,
+	},
+	path::PathBuf,
+	sync::Arc,
+};
 
 /// Bytes of a sector.
 pub const SECTOR: u64 = 512;

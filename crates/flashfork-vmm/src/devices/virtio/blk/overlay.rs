@@ -9,9 +9,12 @@ use super::DiskError;
 use crate::memory::{self, Copying, Layered, MemfdError, Watch};
 use flashfork_proto::shape::Pages;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
-use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
-use std::{fmt, io, ptr, slice};
+use std::{
+	fmt, io,
+	ops::Range,
+	os::fd::{AsFd, OwnedFd},
+	ptr, slice,
+};
 
 /// Bytes of a block: what one first write copies.
 pub const BLOCK: usize = 4096;

@@ -1,7 +1,9 @@
 //! One request: read from the guest's memory, checked, carried out, answered.
 
-use super::super::device::Broken;
-use super::disk::{Disk, SECTOR, SERIAL};
+use super::{
+	super::device::Broken,
+	disk::{Disk, SECTOR, SERIAL},
+};
 use crate::memory::GuestMemory;
 use std::io::{Read, Write};
 use virtio_bindings::virtio_blk::{

@@ -3,9 +3,11 @@
 use super::DiskError;
 use rustix::fs::{FileType, Stat, fstat};
 use serde::{Deserialize, Serialize};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
-use std::path::{Path, PathBuf};
+use std::{
+	io,
+	os::fd::{AsFd, AsRawFd},
+	path::{Path, PathBuf},
+};
 
 /// An image as it was when it was first used. Changes of a block device can't be noticed, nor, in a tmpfs, those
 /// through a mapping written to before.

@@ -1,15 +1,23 @@
 //! Disks: what is written where, who sees it, and what becomes of requests around a freeze.
 
-use crate::devices::virtio::blk::{
-	Blk, DEFAULT_LIMIT, Disk, DiskError, DiskSlot, DiskState, FrozenDisk, Image, empty_overlay, overlay_bytes,
+use crate::{
+	devices::virtio::{
+		blk::{
+			Blk, DEFAULT_LIMIT, Disk, DiskError, DiskSlot, DiskState, FrozenDisk, Image, empty_overlay, overlay_bytes,
+		},
+		driver::{BUFFERS, Driver},
+		state::VirtioState,
+	},
+	events::{self, Event},
+	memory::{Layered, Watch, delta},
 };
-use crate::devices::virtio::driver::{BUFFERS, Driver};
-use crate::devices::virtio::state::VirtioState;
-use crate::events::{self, Event};
-use crate::memory::{Layered, Watch, delta};
 use flashfork_proto::shell::BootDisk;
-use std::sync::{Arc, Mutex};
-use std::{fs::File, io::Write, time::Duration};
+use std::{
+	fs::File,
+	io::Write,
+	sync::{Arc, Mutex},
+	time::Duration,
+};
 
 const IN: u32 = 0;
 const OUT: u32 = 1;

@@ -2,16 +2,24 @@
 //! served by this thread, so that a panic is the input's.
 
 use super::blk::{image, slot};
-use crate::devices::virtio::blk::{Blk, Disk, Image};
-use crate::devices::virtio::driver::{BUFFERS, MEMORY, memory};
-use crate::devices::virtio::vsock::{Connector, Vsock};
-use crate::devices::virtio::{Rng, Transport, VirtioDevice, VirtioState, Window};
-use crate::fuzz::{Input, fuzz};
-use crate::{devices::virtio::registers as reg, memory::GuestMemory};
+use crate::{
+	devices::virtio::{
+		Rng, Transport, VirtioDevice, VirtioState, Window,
+		blk::{Blk, Disk, Image},
+		driver::{BUFFERS, MEMORY, memory},
+		registers as reg,
+		vsock::{Connector, Vsock},
+	},
+	fuzz::{Input, fuzz},
+	memory::GuestMemory,
+};
 use event_manager::{EventManager, SubscriberOps};
-use std::io::{Read, Write};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::{fs::File, os::unix::net::UnixStream};
+use std::{
+	fs::File,
+	io::{Read, Write},
+	os::unix::net::UnixStream,
+	sync::{Arc, Mutex, MutexGuard},
+};
 use vm_memory::{Bytes, GuestAddress};
 
 /// The guest's vsock context id.

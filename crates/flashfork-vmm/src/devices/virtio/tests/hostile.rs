@@ -2,19 +2,28 @@
 //! silence, and the device's thread lives. Cases that once were worth a thought are replayed by name, random ones are
 //! added; each must be over in a moment.
 
-use super::blk::{image, slot};
-use super::vsock::{Guest, header};
-use crate::devices::virtio::blk::{Blk, DEFAULT_LIMIT, Disk, Image};
-use crate::devices::virtio::device::{Broken, Queues};
-use crate::devices::virtio::driver::{BUFFERS, Driver, MEMORY, descriptor, memory};
-use crate::devices::virtio::registers as reg;
-use crate::devices::virtio::vsock::{Connector, Vsock};
-use crate::devices::virtio::{Rng, VirtioDevice};
+use super::{
+	blk::{image, slot},
+	vsock::{Guest, header},
+};
+use crate::devices::virtio::{
+	Rng, VirtioDevice,
+	blk::{Blk, DEFAULT_LIMIT, Disk, Image},
+	device::{Broken, Queues},
+	driver::{BUFFERS, Driver, MEMORY, descriptor, memory},
+	registers as reg,
+	vsock::{Connector, Vsock},
+};
 use event_manager::EventOps;
 use proptest::prelude::*;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::{
+	sync::{
+		Arc,
+		atomic::{AtomicU64, Ordering},
+		mpsc,
+	},
+	time::{Duration, Instant},
+};
 use virtio_queue::QueueT;
 use vm_memory::{Bytes, GuestAddress};
 

@@ -1,11 +1,17 @@
 //! Streams between sockets of the host and a guest, played by the test.
 
-use crate::devices::virtio::device::{Broken, Queues, VirtioDevice};
-use crate::devices::virtio::driver::{BUFFERS, Driver};
-use crate::devices::virtio::vsock::{Connector, Vsock};
+use crate::devices::virtio::{
+	device::{Broken, Queues, VirtioDevice},
+	driver::{BUFFERS, Driver},
+	vsock::{Connector, Vsock},
+};
 use event_manager::{EventOps, Events};
-use std::io::{ErrorKind, Read, Write};
-use std::{net::Shutdown, os::unix::net::UnixStream, time::Duration};
+use std::{
+	io::{ErrorKind, Read, Write},
+	net::Shutdown,
+	os::unix::net::UnixStream,
+	time::Duration,
+};
 
 const REQUEST: u16 = 1;
 const RESPONSE: u16 = 2;

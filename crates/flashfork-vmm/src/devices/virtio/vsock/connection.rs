@@ -1,8 +1,10 @@
 //! One stream between a socket of the host and a port of the guest.
 
 use super::header::Header;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use rustix::{
+	io::Errno,
+	net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown},
+};
 use std::{collections::VecDeque, os::fd::OwnedFd};
 use vmm_sys_util::epoll::EventSet;
 

@@ -1,7 +1,11 @@
 //! Connections: how they begin and end, and what of their streams is waited for.
 
-use super::connection::{Connection, Gone};
-use super::{device::Vsock, gate::Gate, wire::op};
+use super::{
+	connection::{Connection, Gone},
+	device::Vsock,
+	gate::Gate,
+	wire::op,
+};
 use event_manager::{EventOps, Events};
 use rustix::net::{Shutdown, shutdown};
 use std::os::fd::AsRawFd;

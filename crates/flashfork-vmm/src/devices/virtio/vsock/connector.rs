@@ -1,9 +1,14 @@
 //! The way into the device from outside: its context id, and streams to connect.
 
 use crate::devices::lock;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
-use std::{io, os::fd::OwnedFd};
+use std::{
+	io,
+	os::fd::OwnedFd,
+	sync::{
+		Arc, Mutex,
+		atomic::{AtomicU32, Ordering},
+	},
+};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
 /// A VM that was not told another has this context id: the first that isn't reserved.

@@ -1,9 +1,14 @@
 //! The device: what it is to its transport, and what is done in which order.
 
-use super::super::device::{Broken, OWN_EVENTS, Queues, VirtioDevice};
-use super::connections::{FIRST_PORT, register, unregister};
-use super::wire::{MAX_DATA, RX, op};
-use super::{connection::Connection, connector::Connector, gate::Gate, header::Header};
+use super::{
+	super::device::{Broken, OWN_EVENTS, Queues, VirtioDevice},
+	connection::Connection,
+	connections::{FIRST_PORT, register, unregister},
+	connector::Connector,
+	gate::Gate,
+	header::Header,
+	wire::{MAX_DATA, RX, op},
+};
 use event_manager::{EventOps, Events};
 use std::collections::{BTreeMap, VecDeque};
 use virtio_bindings::virtio_ids::VIRTIO_ID_VSOCK;

@@ -1,9 +1,12 @@
 //! Packets from the guest.
 
-use super::super::device::{Broken, Queues};
-use super::header::{Bytes, Header};
-use super::wire::{HOST_CID, MAX_DATA, SHUTDOWN_RECEIVE, SHUTDOWN_SEND, STREAM, TX, op};
-use super::{connection::Gone, device::Vsock};
+use super::{
+	super::device::{Broken, Queues},
+	connection::Gone,
+	device::Vsock,
+	header::{Bytes, Header},
+	wire::{HOST_CID, MAX_DATA, SHUTDOWN_RECEIVE, SHUTDOWN_SEND, STREAM, TX, op},
+};
 use std::io::Read;
 use virtio_queue::QueueT;
 

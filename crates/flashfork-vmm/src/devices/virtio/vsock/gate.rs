@@ -1,8 +1,10 @@
 //! Whether packets go to the guest: not before it has understood a restore.
 
-use super::super::device::{Broken, Queues};
-use super::device::Vsock;
-use super::wire::{EVENT, TRANSPORT_RESET};
+use super::{
+	super::device::{Broken, Queues},
+	device::Vsock,
+	wire::{EVENT, TRANSPORT_RESET},
+};
 use std::io::Write;
 use virtio_queue::QueueT;
 

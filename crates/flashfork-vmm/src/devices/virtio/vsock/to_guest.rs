@@ -1,10 +1,13 @@
 //! Packets to the guest.
 
-use super::super::device::{Broken, Queues};
-use super::connection::{Gone, Received};
-use super::header::{Bytes, Header};
-use super::wire::{HOST_CID, MAX_DATA, RX, SHUTDOWN_RECEIVE, SHUTDOWN_SEND, STREAM, op};
-use super::{device::Vsock, gate::Gate};
+use super::{
+	super::device::{Broken, Queues},
+	connection::{Gone, Received},
+	device::Vsock,
+	gate::Gate,
+	header::{Bytes, Header},
+	wire::{HOST_CID, MAX_DATA, RX, SHUTDOWN_RECEIVE, SHUTDOWN_SEND, STREAM, op},
+};
 use std::io::Write;
 use virtio_queue::QueueT;
 use vmm_sys_util::epoll::EventSet;
