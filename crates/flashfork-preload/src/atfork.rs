@@ -74,8 +74,17 @@ pub fn in_child() -> impl Iterator<Item = usize> + Clone {
 	NOTED.iter().map(|noted| noted.child.load(SeqCst)).filter(|address| *address != 0)
 }
 
-/// Whether there was room for all.
-pub fn are_known() -> bool {
+/// Forgets those of objects that were unloaded since; whether there was room for all. Looking objects up takes longer
+/// than a clone may.
+pub fn settle() -> bool {
+	for Noted { prepare, child, base: noted } in &NOTED {
+		for handler in [prepare, child] {
+			let address = handler.load(SeqCst);
+			if address != 0 && base(address) != noted.load(SeqCst) {
+				handler.store(0, SeqCst);
+			}
+		}
+	}
 	COUNT.load(SeqCst) <= MOST
 }
 
@@ -83,16 +92,15 @@ pub fn are_known() -> bool {
 /// it, the last noted first, then what is the child's.
 ///
 /// # Safety
-/// This process has one thread, and all [`are_known`].
+/// This process has one thread, and nothing was unloaded since they were [`settle`]d.
 pub unsafe fn run() {
-	let call = |noted: &Noted, handler: &AtomicUsize| {
+	let call = |handler: &AtomicUsize| {
 		let address = handler.load(SeqCst);
-		// Not of what was unloaded.
-		if address != 0 && base(address) == noted.base.load(SeqCst) {
+		if address != 0 {
 			// SAFETY: a handler that was registered, of an object that is loaded.
 			unsafe { transmute::<usize, Handler>(address)() };
 		}
 	};
-	NOTED.iter().rev().for_each(|noted| call(noted, &noted.prepare));
-	NOTED.iter().for_each(|noted| call(noted, &noted.child));
+	NOTED.iter().rev().for_each(|noted| call(&noted.prepare));
+	NOTED.iter().for_each(|noted| call(&noted.child));
 }

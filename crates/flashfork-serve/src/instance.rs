@@ -1,13 +1,13 @@
 //! A clone of a function's, over the calls that it takes.
 
 use crate::{
-	machine, process,
-	runtime::{Answer, Call, Line},
+	locked, machine, process,
+	runtime::{Answer, Call, Line, Served},
 	usage,
 };
 use std::{
 	io::{ErrorKind, PipeReader, Result},
-	pin::{Pin, pin},
+	pin::pin,
 	sync::Arc,
 	time::{Duration, Instant},
 };
@@ -30,7 +30,7 @@ pub struct Instance {
 	body: Body,
 	line: Arc<Line>,
 	/// Serves its connections; `None` when these have ended.
-	served: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+	served: Option<Served>,
 	log: Log,
 	/// How many calls it has taken.
 	pub calls: u32,
@@ -172,7 +172,16 @@ impl Instance {
 	}
 }
 
-async fn until(served: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
+impl Drop for Instance {
+	fn drop(&mut self) {
+		match &mut self.body {
+			Body::Process(running) => *locked(&running.served) = self.served.take(),
+			Body::Machine(running) => *locked(&running.served) = self.served.take(),
+		}
+	}
+}
+
+async fn until(served: &mut Option<Served>) {
 	match served {
 		Some(served) => served.await,
 		None => std::future::pending().await,

@@ -1,6 +1,6 @@
 //! A process that takes calls: a clone of a warmed one, with all that it starts.
 
-use crate::{groups::Group, usage};
+use crate::{groups::Group, locked, runtime::Served, usage};
 use flashfork_templates::Clone;
 use rustix::process::{Signal, pidfd_send_signal};
 use std::{
@@ -10,7 +10,7 @@ use std::{
 		unix::process::ExitStatusExt,
 	},
 	process::ExitStatus,
-	sync::Arc,
+	sync::{Arc, Mutex},
 	time::{Duration, Instant},
 };
 use tokio::{
@@ -34,6 +34,8 @@ pub struct Running {
 	life: Option<Life>,
 	/// What is free when all of it has ended.
 	pub held: Option<Arc<OwnedSemaphorePermit>>,
+	/// Its connections, if it has some when it is dropped: without them it would go on to end by itself.
+	pub served: Mutex<Option<Served>>,
 }
 
 struct Life {
@@ -52,7 +54,7 @@ impl Running {
 		let fd = process.as_fd().try_clone_to_owned()?;
 		// SAFETY: the descriptor is open until it is dropped, after it was taken from the loop.
 		let fd = unsafe { AsyncFd::register(fd) }.map_err(Error::from)?;
-		Ok(Running { known, life: Some(Life { process, fd, warden, group }), held: None })
+		Ok(Running { known, life: Some(Life { process, fd, warden, group }), held: None, served: Mutex::default() })
 	}
 
 	/// Returns when it has ended: how.
@@ -72,7 +74,8 @@ impl Drop for Running {
 	fn drop(&mut self) {
 		// With the server all ends.
 		if let (Some(life), Ok(runtime)) = (self.life.take(), Handle::try_current()) {
-			let held = self.held.take();
+			let held = (self.held.take(), locked(&self.served).take());
+			let _ = life.process.kill();
 			runtime.spawn(async move {
 				life.end().await;
 				drop(held);
@@ -93,10 +96,9 @@ impl Life {
 		}
 	}
 
-	/// Kills it, and returns when it has ended: where it has a group, all that it has started, too, which has memory
+	/// Returns when what is killed has ended: where it has a group, all that it has started, too, which has memory
 	/// until then.
 	async fn end(self) {
-		let _ = self.process.kill();
 		if timeout(PATIENCE, self.ended()).await.is_err() {
 			// What a function does when it is forked runs in its template, which may stand still so.
 			warn!("a template that heeds nothing is ended, with all its clones");

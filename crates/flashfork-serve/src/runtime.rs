@@ -15,6 +15,7 @@ use serde_json::json;
 use std::{
 	convert::Infallible,
 	error::Error,
+	pin::Pin,
 	sync::{Arc, Mutex},
 };
 use tokio::{
@@ -88,6 +89,9 @@ impl Line {
 		locked(&self.now).as_ref().is_some_and(|invocation| invocation.given)
 	}
 }
+
+/// What serves the connections of a clone.
+pub type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Serves a clone, or one of its connections, until that goes.
 pub async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, line: Arc<Line>) {

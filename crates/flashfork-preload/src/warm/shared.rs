@@ -30,7 +30,7 @@ pub unsafe fn note() {
 				-1,
 			);
 		}
-		if !crate::atfork::are_known() {
+		if !crate::atfork::settle() {
 			refuse(c"more than 64 handlers of pthread_atfork", -1);
 		}
 		each(|fd, facts| match facts.st_mode & libc::S_IFMT {

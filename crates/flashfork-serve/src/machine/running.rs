@@ -9,7 +9,8 @@ use super::{
 use crate::{
 	error::{self, ApiError},
 	instance::{Body, Instance},
-	runtime::{self, Line},
+	locked,
+	runtime::{self, Line, Served},
 	usage::{self, Known},
 };
 use flashfork_proto::{
@@ -35,11 +36,13 @@ pub struct Running {
 	control: Mutex<WriteHalf<DuplexStream>>,
 	pub usage: Option<Known>,
 	/// What is free when it is gone.
-	pub held: Held,
+	pub held: Option<Arc<OwnedSemaphorePermit>>,
+	/// Its connections, if it has some when it is dropped.
+	pub served: std::sync::Mutex<Option<Served>>,
 	kill: Option<oneshot::Sender<Held>>,
 }
 
-type Held = Option<Arc<OwnedSemaphorePermit>>;
+type Held = (Option<Arc<OwnedSemaphorePermit>>, Option<Served>);
 
 enum State {
 	/// How often all was told that it had printed.
@@ -76,7 +79,7 @@ impl Drop for Running {
 	fn drop(&mut self) {
 		if let Some(kill) = self.kill.take() {
 			// Nobody sees to one that has gone.
-			let _ = kill.send(self.held.take());
+			let _ = kill.send((self.held.take(), locked(&self.served).take()));
 		}
 	}
 }
@@ -121,7 +124,14 @@ async fn attach(daemon: &Daemon, name: &str, ports: Ports, clone: Owned, usage: 
 	let (tells, state) = watch::channel(State::Runs(0));
 	let (kill, killed) = oneshot::channel();
 	tokio::spawn(attend(clone, heard, Sender::from_owned_fd(printed.into())?, asks, tells, killed));
-	let running = Running { state, control: Mutex::new(control), usage, held: None, kill: Some(kill) };
+	let running = Running {
+		state,
+		control: Mutex::new(control),
+		usage,
+		held: None,
+		served: Default::default(),
+		kill: Some(kill),
+	};
 	let place = Place { daemon: daemon.clone(), clone: name.to_owned(), port: ports.streams };
 	Instance::new(Body::Machine(running), log, |line| serve(place, asked, line))
 }
@@ -157,9 +167,9 @@ async fn attend(
 			// No more requests, by which `serve` ends.
 			drop(asks);
 			state.send_replace(State::Ended(how));
-			killed.await
+			killed.await.ok()
 		}
-		held = &mut killed => held,
+		held = &mut killed => held.ok(),
 	};
 	clone.remove().await;
 }
@@ -210,7 +220,14 @@ mod tests {
 		let (parked, places) = (Parked::default(), Arc::new(tokio::sync::Semaphore::new(2)));
 		for process in &all {
 			let (state, control) = (watch::channel(State::Runs(0)).1, Mutex::new(split(tokio::io::duplex(1).0).1));
-			let running = Running { state, control, usage: process.id().map(Known::Machine), held: None, kill: None };
+			let running = Running {
+				state,
+				control,
+				usage: process.id().map(Known::Machine),
+				held: None,
+				served: Default::default(),
+				kill: None,
+			};
 			let log = std::io::pipe().unwrap().0;
 			let instance = Instance::new(Body::Machine(running), log, |_| std::future::pending()).unwrap();
 			assert!(parked.put(&places, instance).is_none());
