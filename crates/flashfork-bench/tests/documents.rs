@@ -64,7 +64,7 @@ fn as_in_documents(line: &str) -> String {
 	if line.starts_with('─') {
 		"-".repeat(line.chars().count().min(3))
 	} else if line.starts_with(' ') || line.contains("  ") {
-		line.to_owned()
+		line.strip_prefix(' ').unwrap_or(line).to_owned()
 	} else {
 		textwrap::fill(line, 100)
 	}

@@ -1,7 +1,11 @@
 //! The host card: what a reader must know about the machine before believing a figure.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+	collections::BTreeMap,
+	fs,
+	path::Path,
+	time::{SystemTime, UNIX_EPOCH},
+};
 
 use procfs::Current;
 use serde::{Deserialize, Serialize};
@@ -111,7 +115,7 @@ impl HostCard {
 		let busy = f64::from(self.load[0]) > 0.5 * self.cpus as f64;
 		busy.then(|| {
 			format!(
-				"The machine was busy (load {:.1} on {} CPUs): the ratios hold better than the times; repeat when it is quiet.",
+				"The machine was busy (load {:.1} on {} CPUs): the ratios hold better than the times.",
 				self.load[0], self.cpus
 			)
 		})

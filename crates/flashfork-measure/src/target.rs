@@ -58,7 +58,7 @@ pub fn promises(targets: &[Target]) -> String {
 pub fn render(targets: &[Target]) -> String {
 	let table = cells::table("what || target | measured (95 %) | met?", targets.iter().map(Target::row));
 	let missed = targets.iter().any(|target| target.verdict() == MISSED);
-	if missed { format!("{table}\ndocs/FIGURES.md says what is known to miss its target, and why.") } else { table }
+	if missed { format!("{table}\ndocs/FIGURES.md says why.") } else { table }
 }
 
 /// The verdict on a promise that was not kept.

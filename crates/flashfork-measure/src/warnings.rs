@@ -1,7 +1,10 @@
 //! What to beware of in a run, each with advice. Shown beside the figures; nothing is thrown away because of them.
 
-use crate::stats::{Outlier, Summary, fences};
-use crate::{host::HostCard, record::Record};
+use crate::{
+	host::HostCard,
+	record::Record,
+	stats::{Outlier, Summary, fences},
+};
 use flashfork_terminal::table::counted;
 
 /// Fewer samples than this have no useful 90 % quantile.
@@ -66,7 +69,7 @@ pub fn of_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Stri
 	let mut warnings = Vec::new();
 	if let Some((n, record)) = few.iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
 		warnings.push(format!(
-			"{} fewer than {FEW} samples (least: {n}, {}); more rounds or more time make figures firmer.",
+			"{} fewer than {FEW} samples (least: {n}, {}): more rounds make figures firmer.",
 			cells(few.len(), "has", "have"),
 			record.label()
 		));
@@ -81,16 +84,14 @@ pub fn of_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Stri
 	}
 	if let Some((spread, record)) = largest(&noisy) {
 		warnings.push(format!(
-			"{} noisy (widest: p10 to p90 span {spread:.1} times the median, {}); compare medians, and repeat \
-			 when nothing else runs.",
+			"{} noisy (10–90 % span {spread:.1} × the median at most, {}): compare medians.",
 			cells(noisy.len(), "is", "are"),
 			record.label()
 		));
 	}
 	if let Some((share, record)) = largest(&late) {
 		warnings.push(format!(
-			"{} more than a tenth of the samples far above the rest (most: {:.0} %, {}); something else runs \
-			 now and then.",
+			"{} more than a tenth of the samples far above the rest (most: {:.0} %, {}).",
 			cells(late.len(), "has", "have"),
 			share * 100.0,
 			record.label()
@@ -130,7 +131,7 @@ mod tests {
 	fn a_quiet_host_is_not_warned_of_and_each_trouble_has_its_advice() {
 		assert_eq!(of_host(&quiet()), Vec::<String>::new());
 		for (card, advice) in [
-			(HostCard { load: [3.0; 3], ..quiet() }, "repeat when it is quiet"),
+			(HostCard { load: [3.0; 3], ..quiet() }, "the ratios hold better"),
 			(HostCard { governor: Some("powersave".into()), ..quiet() }, "cpupower"),
 			(HostCard { thp_enabled: Some("never".into()), ..quiet() }, "transparent_hugepage/enabled"),
 			(HostCard { swap_total: 1 << 30, memory_available: 0, ..quiet() }, "swapoff"),
@@ -157,6 +158,6 @@ mod tests {
 		let noisy = of_records(&[record((1..=40).map(|i| f64::from(i * i)).collect())]);
 		assert!(noisy.len() == 1 && noisy[0].contains("noisy"), "{noisy:?}");
 		let disturbed = of_records(&[record((0..40).map(|i| if i % 8 == 0 { 900.0 } else { 100.0 }).collect())]);
-		assert!(disturbed.iter().any(|line| line.contains("now and then")), "{disturbed:?}");
+		assert!(disturbed.iter().any(|line| line.contains("far above the rest")), "{disturbed:?}");
 	}
 }
