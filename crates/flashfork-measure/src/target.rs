@@ -170,7 +170,7 @@ mod tests {
 	fn a_missed_target_comes_with_a_place_to_read_on() {
 		let (met, missed) = (target(Bound::AtMost(1.3), 1.0, 1.2), target(Bound::AtMost(1.3), 1.4, 1.5));
 		assert!(!render(std::slice::from_ref(&met)).contains("FIGURES"));
-		assert!(render(&[met, missed]).ends_with("and why."));
+		assert!(render(&[met, missed]).ends_with("says why."));
 	}
 
 	#[test]
