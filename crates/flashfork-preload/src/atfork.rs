@@ -59,6 +59,11 @@ pub unsafe extern "C" fn __register_atfork(
 	unsafe { transmute::<*mut c_void, Register>(found)(prepare, parent, child, object) }
 }
 
+/// Whether they are noted: musl's are not.
+pub fn are_noted() -> bool {
+	!REGISTER.find().is_null()
+}
+
 /// Where the object lies that has this address; 0 if none has.
 fn base(address: usize) -> usize {
 	let mut found = MaybeUninit::<libc::Dl_info>::zeroed();

@@ -459,6 +459,7 @@ impl Function {
 			.envs(&self.config.secrets)
 			.current_dir(format!("/proc/self/fd/{}", warm.seen.as_raw_fd()))
 			.umask(0o022)
+			.apart()
 			.streams([Some(stream.as_fd()), Some(log.as_fd()), Some(log.as_fd())])
 			.limit(libc::RLIMIT_DATA, self.most_data(warm.data))
 			.limit(libc::RLIMIT_NPROC, MOST_PROCESSES)

@@ -103,7 +103,8 @@ impl Life {
 			// What a function does when it is forked runs in its template, which may stand still so.
 			warn!("a template that heeds nothing is ended, with all its clones");
 			let _ = pidfd_send_signal(&self.warden, Signal::KILL);
-			self.ended().await;
+			// Others may hold the connection that would tell of its end.
+			let _ = timeout(PATIENCE, self.ended()).await;
 		}
 		let since = Instant::now();
 		while self.group.as_ref().is_some_and(Group::is_populated) && since.elapsed() < PATIENCE {

@@ -143,6 +143,12 @@ impl ServeArgs {
 			)));
 		}
 		let mut groups = Cgroups::delegated("flashfork-serve");
+		// A thread for each clone that is being made, for a call, ahead, or as a template's first, and for what is
+		// done with files.
+		let threads = 3 * self.concurrency as usize + 128;
+		// Its watches of epoll are counted for who makes it: if that is root, functions can't use them up.
+		let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(threads).build();
+		let runtime = runtime.map_err(CliError::file("start", "the server"))?;
 		if rustix::process::geteuid().is_root() {
 			become_user(&self.user, &state, made, &mut groups)?;
 		} else {
@@ -152,11 +158,6 @@ impl ServeArgs {
 		rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
 			.map_err(|e| CliError::file("close", "/proc/self/mem")(e.into()))?;
 		let most = raise_descriptors().map_err(CliError::file("raise the limit of", "open files"))?;
-		// A thread for each clone that is being made, for a call, ahead, or as a template's first, and for what is
-		// done with files.
-		let threads = 3 * self.concurrency as usize + 128;
-		let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(threads).build();
-		let runtime = runtime.map_err(CliError::file("start", "the server"))?;
 		log::begin(self.log, runtime.handle()).map_err(unable)?;
 		runtime.block_on(self.serve(shim, state, secure, start, (most, groups)))
 	}
@@ -289,7 +290,7 @@ fn give(groups: &mut Delegated, user: u32, group: u32) {
 fn become_user(name: &str, state: &Path, made: bool, groups: &mut Delegated) -> Result<(), CliError> {
 	let unable = |why: &str| CliError::Unable(format!("can't become {name}: {why}; give another --user"));
 	let text = CString::new(name).map_err(|_| unable("no name"))?;
-	// SAFETY: a string; the structure is copied before anything else is asked; this process has one thread.
+	// SAFETY: a string; the structure is copied before anything else is asked; no other thread asks.
 	unsafe {
 		let found = libc::getpwnam(text.as_ptr());
 		if found.is_null() || (*found).pw_uid == 0 {

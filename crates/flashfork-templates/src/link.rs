@@ -95,7 +95,7 @@ impl Link {
 			opened => opened.map_err(failed)?,
 		};
 		if !FileType::from_raw_mode(fstat(&entry).map_err(failed)?.st_mode).is_socket() {
-			return Err(failed(Errno::NOTSOCK));
+			return Err(Error::NoSocket(names.path.join(name)));
 		}
 		let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", entry.as_raw_fd())).map_err(failed)?;
 		match connect(&end, &address) {
@@ -263,16 +263,8 @@ impl Link {
 
 	/// Whether process numbers are the same to the template and here (`pid_namespaces(7)`).
 	pub fn has_our_numbers(&self) -> bool {
-		let Some(pid) = self.template else { return false };
-		let space = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/pid"));
-		match (space(&pid.to_string()), space("self")) {
-			(Ok(theirs), Ok(ours)) => theirs == ours,
-			// It is closed to others: it has a number for each space from this one on.
-			_ => std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| {
-				let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-				numbers.is_some_and(|all| all.split_whitespace().count() == 1)
-			}),
-		}
+		let space = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/pid")).ok();
+		self.template.is_some_and(|pid| space(&pid.to_string()).is_some_and(|theirs| Some(theirs) == space("self")))
 	}
 
 	/// How the template's process is. One that is gone may have left the connection to what it has started while it was

@@ -48,6 +48,7 @@ pub struct Run<'a> {
 	ignored: u64,
 	job: bool,
 	listens: Vec<Listen>,
+	apart: bool,
 	fresh: bool,
 }
 
@@ -66,6 +67,7 @@ impl<'a> Run<'a> {
 			ignored: 0,
 			job: false,
 			listens: Vec::new(),
+			apart: false,
 			fresh: false,
 		}
 	}
@@ -119,6 +121,12 @@ impl<'a> Run<'a> {
 	/// A resource limit (`RLIMIT_…` of `getrlimit(2)`), soft and hard, in place of this process's.
 	pub fn limit(mut self, resource: u32, limit: u64) -> Self {
 		self.limits.push((resource as usize, limit));
+		self
+	}
+
+	/// The template is a stranger's, in namespaces of its own: nothing of what it says of processes is believed.
+	pub fn apart(mut self) -> Self {
+		self.apart = true;
 		self
 	}
 
@@ -199,7 +207,8 @@ impl<'a> Run<'a> {
 
 	/// Finds the template, and writes down what the clone takes over; it is asked for nothing yet.
 	pub fn connect(&self) -> Result<Request<'a>, Error> {
-		let link = Link::to(self.names, self.name)?;
+		let mut link = Link::to(self.names, self.name)?;
+		link.template = link.template.filter(|_| !self.apart);
 		let mut own = own::describe(self.umask).map_err(Error::Start)?;
 		for (resource, limit) in &self.limits {
 			own.limits[*resource] = [*limit; 2];

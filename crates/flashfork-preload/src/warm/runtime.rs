@@ -113,7 +113,8 @@ unsafe fn become_template() -> Option<()> {
 		*HOME.get() = libc::open(c".".as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC);
 		let mut is_clone = false;
 		while !is_clone && wait(ReadyAt::Runtime) {
-			is_clone = crate::forks::_Fork() == 0;
+			let fork = if atfork::are_noted() { crate::forks::_Fork } else { crate::forks::fork };
+			is_clone = fork() == 0;
 		}
 		if is_clone {
 			lock_in();

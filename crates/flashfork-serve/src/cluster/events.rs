@@ -75,9 +75,10 @@ impl Queue {
 			max_ack_pending: MOST_WAITING,
 			..Default::default()
 		};
+		// Before the consumer: what comes in between counts there alone.
+		let there = stream.get_info().await.map_err(streams::unable)?.state.messages;
 		let mut consumer = stream.get_or_create_consumer("nodes", config.clone()).await.map_err(streams::unable)?;
 		let known = consumer.cached_info();
-		let there = stream.get_info().await.map_err(streams::unable)?.state.messages;
 		// Nothing runs, and there are events that nobody would be given: a purge has had the consumer pass over them.
 		if known.num_ack_pending == 0 && known.num_pending < there {
 			stream.delete_consumer("nodes").await.map_err(streams::unable)?;
