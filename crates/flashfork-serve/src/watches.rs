@@ -15,6 +15,7 @@ use std::{
 	collections::BTreeMap,
 	fs::{File, read_dir, read_to_string},
 	io::{BufRead, BufReader, ErrorKind, Result},
+	path::Path,
 	time::Duration,
 };
 use tracing::warn;
@@ -79,9 +80,15 @@ fn end_greedy(server: u32, most: usize) -> usize {
 	ended
 }
 
-/// Of all epoll instances that a process has; one more than `most` stands for all that are more.
+/// Of a process's epoll instances, by the thread that has most: each may have its own descriptors.
 fn watches(process: u32, most: usize) -> usize {
-	let files = read_dir(format!("/proc/{process}/fdinfo")).into_iter().flatten().flatten();
+	let threads = read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+	threads.map(|thread| watches_in(&thread.path().join("fdinfo"), most)).max().unwrap_or_default()
+}
+
+/// One more than `most` stands for all that are more.
+fn watches_in(descriptors: &Path, most: usize) -> usize {
+	let files = read_dir(descriptors).into_iter().flatten().flatten();
 	let is_one = |line: Result<Vec<u8>>| match line {
 		Ok(line) => Some(line.starts_with(b"tfd:")),
 		// Unless the process has ended the kernel has no memory for so many.
