@@ -187,3 +187,31 @@ fn a_call_in_which_the_main_thread_waits_is_made_again() {
 		program.place.remove();
 	}
 }
+
+#[test]
+fn a_thread_that_sends_itself_a_signal_gets_it_though_its_process_has_another_number() {
+	let program = Program::new(
+		r#"
+static volatile int over;
+static __thread volatile long got;
+static void count(int n) { got++; }
+static void *sends(void *x) {
+	for (long i = 1; !over; i++) { raise(SIGUSR1); if (got != i) { printf("%ld of %ld\n", got, i); exit(1); } }
+	return 0;
+}
+static void *ends(void *x) { int here = getpid(); puts("begin"); fflush(stdout); while (getpid() == here) usleep(1000); over = 1; return 0; }
+int main() {
+	signal(SIGUSR1, count);
+	pthread_t t[3] = {thread_of(sends), thread_of(sends), thread_of(ends)};
+	sends(0);
+	for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
+	puts("all");
+}
+"#,
+	);
+	for _ in 0..25 {
+		good(program.place.run(&["warm", "--threads", "--ready", "line:begin", "t", "--", program.path()]));
+		assert_eq!(both(&program.cloned()), ("all\n", ""));
+		program.place.remove();
+	}
+}

@@ -4,6 +4,7 @@ use super::{
 	frame::{self, FRAME, register},
 	frozen::{Frozen, Thread},
 	inject::inject,
+	number,
 	raw::{call, into},
 	unfit::{Fit, Unfit, What},
 };
@@ -38,6 +39,7 @@ pub fn threads(frozen: &mut Frozen) -> Fit {
 		let mut registers = [0; 27];
 		asked_of_kernel(thread, &mut registers, frozen.pid)?;
 		rewind(thread, &mut registers)?;
+		number::ask_again(&mut registers);
 		leave_sequence(thread, &mut registers[register::RIP]);
 		if dispatches(thread.tid) {
 			return Err(Unfit::named(What::Attribute, thread.tid, b"PR_SET_SYSCALL_USER_DISPATCH"));

@@ -35,6 +35,7 @@ mod make;
 mod maker;
 mod memory;
 mod multicast;
+mod number;
 mod open;
 mod pairs;
 mod pending;

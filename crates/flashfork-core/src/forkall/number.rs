@@ -1,0 +1,78 @@
+//! Threads that have asked for their process's number and not yet used it.
+//!
+//! A clone's process has another number, and its main thread too. glibc sends signals to threads by it (`raise`,
+//! `pthread_kill`, `setxid` of all): in a clone who stands between question and `tgkill(2)` asks again.
+
+use super::frame::register;
+use crate::sys;
+
+const RSP: usize = 19;
+const CALL: u8 = 0xe8;
+const CALL_BYTES: usize = 5;
+/// `mov eax, NUMBER; syscall`, of `getpid` and `gettid`.
+const ASKS: [[u8; 7]; 2] = [[0xb8, 39, 0, 0, 0, 0x0f, 0x05], [0xb8, 186, 0, 0, 0, 0x0f, 0x05]];
+/// `mov eax, 234` (`tgkill`), and what follows.
+const SENDS: [u8; 5] = [0xb8, 234, 0, 0, 0];
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+const RET: u8 = 0xc3;
+/// `endbr64`.
+const MARK: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+/// More than the bytes of code between question and signal.
+const REACH: usize = 40;
+/// Code before and behind an address.
+type Around = [u8; 2 * REACH];
+
+/// Has a thread with these registers ask again.
+pub fn ask_again(registers: &mut [usize; 27]) {
+	let at = registers[register::RIP];
+	let Some(code) = around(at) else { return };
+	let asked = code[..REACH].last_chunk().is_some_and(|last| ASKS.contains(last));
+	// In `getpid` itself what matters is who has called it.
+	if (0..=ASKS[0].len()).any(|done| is_getpid(&code[REACH - done..])) {
+		let mut caller = [0; 8];
+		if sys::read_own(registers[RSP], &mut caller).is_ok()
+			&& let Some(question) = question(usize::from_ne_bytes(caller))
+		{
+			registers[register::RIP] = question;
+			registers[RSP] += 8;
+			return;
+		}
+	}
+	if asked {
+		registers[register::RIP] -= ASKS[0].len();
+	} else if let Some(question) = question(at) {
+		registers[register::RIP] = question;
+	}
+}
+
+/// Where the first question is asked, of a thread that stands here, between it and the signal.
+fn question(at: usize) -> Option<usize> {
+	let code = around(at)?;
+	let end = |sends: usize| {
+		let call = code[sends..].windows(SYSCALL.len()).position(|here| here == SYSCALL);
+		call.map_or(code.len(), |call| sends + call)
+	};
+	let signals = || (0..code.len()).filter(|i| code[*i..].starts_with(&SENDS)).map(end);
+	signals().find(|end| (REACH..code.len()).contains(end))?;
+	let sent = signals().filter(|end| *end < REACH).max().unwrap_or(0);
+	let first = at - REACH;
+	let asks = |i: &usize| ASKS.iter().any(|asks| code[*i..].starts_with(asks)) || calls_getpid(first + i, &code[*i..]);
+	Some(first + (sent..=REACH).find(asks)?)
+}
+
+fn around(at: usize) -> Option<Around> {
+	let mut code = [0; 2 * REACH];
+	sys::read_own(at.checked_sub(REACH)?, &mut code).ok()?;
+	Some(code)
+}
+
+fn calls_getpid(at: usize, code: &[u8]) -> bool {
+	let [CALL, a, b, c, d, ..] = code else { return false };
+	let called = (at + CALL_BYTES).wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]) as isize);
+	around(called).is_some_and(|code| is_getpid(&code[REACH..]))
+}
+
+fn is_getpid(code: &[u8]) -> bool {
+	let code = code.strip_prefix(&MARK).unwrap_or(code);
+	code.strip_prefix(&ASKS[0]).is_some_and(|rest| rest.starts_with(&[RET]))
+}
