@@ -26,13 +26,15 @@ pub enum Known {
 	Machine(u32),
 }
 
-/// Hundredths of a second that each has used, with all in its namespace; `None` of one that is not found.
+/// Hundredths of a second that each has used, with all in its namespace, and after how many, counted from the start of
+/// the machine, the latest process there has begun: in that way those are seen, too, whose times nobody takes. `None` of
+/// one that is not found.
 pub fn used(all: &[Known]) -> Vec<Option<u64>> {
 	let process = |known: &Known| if let Known::Process(process) = known { Some(*process) } else { None };
 	let mut processes = of_processes(&all.iter().filter_map(process).collect::<Vec<_>>()).into_iter();
 	let ticks = all.iter().map(|known| match known {
 		Known::Process(_) => processes.next()?,
-		Known::Machine(process) => ticks(*process),
+		Known::Machine(process) => times(*process).map(|(used, _)| used),
 	});
 	ticks.map(|ticks| Some(ticks? * 100 / rustix::param::clock_ticks_per_second())).collect()
 }
@@ -44,15 +46,18 @@ fn of_processes(clones: &[Process]) -> Vec<Option<u64>> {
 	wardens
 		.into_iter()
 		.for_each(|(warden, depth)| walk(warden, depth, None, None, &mut |one, call| seen.look(one, call)));
-	let used = |clone: &Process| Some(seen.holders.get(&clone.socket)?.iter().map(|call| seen.ticks[call]).sum());
+	let used = |clone: &Process| {
+		let calls = seen.holders.get(&clone.socket)?.iter().map(|call| seen.times[call]);
+		Some(calls.map(|(used, begun)| used + begun).sum())
+	};
 	clones.iter().map(used).collect()
 }
 
 /// Calls, by their namespaces, which have all below them, whatever namespaces these make.
 #[derive(Default)]
 struct Seen {
-	/// What each has used.
-	ticks: BTreeMap<PathBuf, u64>,
+	/// What each has used, and when its latest process has begun.
+	times: BTreeMap<PathBuf, (u64, u64)>,
 	/// Those that hold a socket, by its inode: one may have passed it to another.
 	holders: BTreeMap<u64, BTreeSet<PathBuf>>,
 }
@@ -60,7 +65,9 @@ struct Seen {
 impl Seen {
 	fn look(&mut self, process: u32, call: Option<&PathBuf>) {
 		let Some(call) = call else { return };
-		*self.ticks.entry(call.clone()).or_default() += ticks(process).unwrap_or_default();
+		let (used, begun) = times(process).unwrap_or_default();
+		let all = self.times.entry(call.clone()).or_default();
+		*all = (all.0 + used, all.1.max(begun));
 		let files = read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
 		let socket = |file: PathBuf| file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
 		for socket in files.take(LOOKED_AT).filter_map(|file| socket(read_link(file.path()).ok()?)) {
@@ -92,12 +99,13 @@ pub fn namespace(process: u32) -> Option<PathBuf> {
 	read_link(format!("/proc/{process}/ns/pid")).ok()
 }
 
-/// Ticks of the clock that a process has used, and its children that it has waited for.
-fn ticks(process: u32) -> Option<u64> {
+/// Ticks of the clock that a process has used, and its children that it has waited for; and when it has begun.
+fn times(process: u32) -> Option<(u64, u64)> {
 	let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
-	// `proc_pid_stat(5)`: utime to cstime; the name before them may have any characters.
-	let fields = stat.rsplit_once(')')?.1.split_whitespace();
-	Some(fields.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum())
+	// `proc_pid_stat(5)`: utime to cstime, and starttime; the name before them may have any characters.
+	let fields = stat.rsplit_once(')')?.1.split_whitespace().map(|field| field.parse().unwrap_or_default());
+	let fields: Vec<u64> = fields.collect();
+	Some((fields.get(11..15)?.iter().sum(), *fields.get(19)?))
 }
 
 pub fn children(process: u32) -> impl Iterator<Item = u32> {

@@ -420,8 +420,9 @@ fn a_clone_is_used_again_where_that_is_its_policy() {
 #[test]
 fn a_clone_that_computes_while_it_waits_is_ended() {
 	let server = Server::start("spin", &[]);
-	let words = [1, 2, 3].map(|n| format!("waits{}-{n}", std::process::id()));
-	for (name, what, word) in [("f", "fork", &words[0]), ("g", "spin", &words[1]), ("h", "drift", &words[2])] {
+	let words = [1, 2, 3, 4].map(|n| format!("waits{}-{n}", std::process::id()));
+	let all = [("f", "fork"), ("g", "spin"), ("h", "drift"), ("i", "reaped")];
+	for ((name, what), word) in all.into_iter().zip(&words) {
 		server.deploy(name, &["--timeout", "20", "--reuse", "9"]);
 		assert_eq!(server.call(name, &json!({ "do": what, "word": word })), (json!(null), false));
 		until("it does not compute", || name == "f" || runs(&format!("spin-{word}")));
