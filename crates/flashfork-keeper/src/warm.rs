@@ -65,16 +65,15 @@ impl From<String> for Failed {
 
 /// Starts the program and brings it there.
 pub fn warm(told: &Told) -> Result<Ready, Failed> {
-	let system = |e: Error| Failed::Unfit(format!("can't be warmed: {e}"));
 	let drops = namespaces::enter().map_err(|why| format!("can't be a template with threads: {why}"))?;
-	let (bell, rings) = message::pair().map_err(|e| system(e.into()))?;
+	let (bell, rings) = message::pair().map_err(|e| unseen(e.into()))?;
 	let (relays, output) = match &told.moment {
 		Moment::Line(_) => {
-			let (first, output) = Relay::new(std::io::stdout()).map_err(system)?;
-			let (second, errors) = Relay::new(std::io::stderr()).map_err(system)?;
+			let (first, output) = Relay::new(std::io::stdout()).map_err(unseen)?;
+			let (second, errors) = Relay::new(std::io::stderr()).map_err(unseen)?;
 			(vec![first, second], Some([output, errors]))
 		}
-		_ => (Vec::new(), streams::apart().map_err(system)?),
+		_ => (Vec::new(), streams::apart().map_err(unseen)?),
 	};
 	let passed = Passed { bell: rings, drops, output };
 	let (init_process, init) = init::start(told, passed).map_err(|e| Failed::Unfit(no_init(&e)))?;
@@ -95,6 +94,10 @@ pub fn warm(told: &Told) -> Result<Ready, Failed> {
 	};
 	warming.until_ready()?;
 	warming.freeze()
+}
+
+fn unseen(e: Error) -> Failed {
+	Failed::Unfit(format!("can't be warmed: {e}"))
 }
 
 fn no_init(e: &Error) -> String {
@@ -304,14 +307,31 @@ impl Warming<'_> {
 		}
 	}
 
-	/// What a function has left running is its init's child, as the maker is, and would run beside all of its calls.
+	/// What a function has left running would run beside all of its calls. Who ends when it has forked might pass a
+	/// look by: so none may have begun from before the first of two to behind the second.
 	fn leaves_nothing(&self) -> Result<(), Failed> {
+		// The number of the latest process or thread (`proc_loadavg(5)`) is its last word.
+		let latest = || std::fs::read_to_string("/proc/loadavg").map(|told| told.rsplit(' ').next().map(str::to_owned));
+		for _ in 0..LOOKS {
+			let before = latest().map_err(unseen)?;
+			if self.leaves_any()? || self.leaves_any()? {
+				break;
+			}
+			if latest().map_err(unseen)? == before {
+				return Ok(());
+			}
+			std::thread::sleep(Duration::from_millis(1));
+		}
+		Err(Failed::Unfit(LEFT.into()))
+	}
+
+	/// It is its init's child, as the maker is.
+	fn leaves_any(&self) -> Result<bool, Failed> {
 		let init = self.init_process;
-		let all = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children"));
-		let all = all.map_err(|e| Failed::Unfit(format!("can't be warmed: {e}")))?;
+		let all = std::fs::read_to_string(format!("/proc/{init}/task/{init}/children")).map_err(unseen)?;
 		let runs = |pid| pidfd_open(pid, PidfdFlags::empty()).is_ok_and(|process| !process::has_ended(&process));
 		let all = all.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
-		if all.filter(|pid| runs(*pid)).count() > 1 { Err(Failed::Unfit(LEFT.into())) } else { Ok(()) }
+		Ok(all.filter(|pid| runs(*pid)).count() > 1)
 	}
 
 	/// Has the program prepare itself, by a word of its memory. Whatever else may lie there is the program's own; and
@@ -373,6 +393,8 @@ impl Warming<'_> {
 /// It is still there, but as something else.
 const UNPREPARED: &str = "can't be a template with threads: its runtime has not let its random numbers be renewed for a minute (code of C's holds Python's lock, or keeps Java's threads from stopping); make it ready while such code waits";
 
+/// How often it is looked for what is left running, while others begin.
+const LOOKS: usize = 1000;
 const LEFT: &str =
 	"can't be a template with threads: it has left a process running, beside all calls: start it in the handler";
 

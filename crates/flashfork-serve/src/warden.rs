@@ -27,6 +27,7 @@ use std::{
 	},
 	path::{Path, PathBuf},
 	process::Stdio,
+	time::Duration,
 };
 
 /// What a warden is to make; one line of JSON.
@@ -44,6 +45,11 @@ pub struct Order {
 /// What has come of it, one line of JSON: how many kilobytes the template has as its data (`VmData` in
 /// `/proc/PID/status`), and whether with its threads; or why there is none.
 pub type Told = std::result::Result<(u64, bool), String>;
+
+/// The inner process, in its namespace.
+const INIT: i32 = 1;
+/// How often it is looked for what a warm-up has left, while others begin.
+const LOOKS: usize = 1000;
 
 /// The name of a template, which is alone in its directory.
 pub const NAME: &str = "function";
@@ -190,9 +196,8 @@ fn warm(order: &Order) -> Result<((u64, bool), i32)> {
 		(threads, warmed) = (true, start(true)?);
 	}
 	let facts = warmed.map_err(Error::other)?;
-	// What has no parent any more has this process. A template with threads has looked in its own namespace.
-	let is_left = |pid: &i32| *pid != facts.pid && parent_of(*pid) == Some(std::process::id() as i32);
-	if processes()?.iter().any(is_left) {
+	// A template with threads has looked in its own namespace.
+	if leaves_any(facts.pid)? {
 		return Err(Error::other("it has left a process running, beside all calls: start it in the handler"));
 	}
 	for place in own_places().into_iter().filter(|place| place.is_dir()) {
@@ -208,6 +213,36 @@ fn warm(order: &Order) -> Result<((u64, bool), i32)> {
 	// With threads the template is another process than those that it stands for; no other here has as much.
 	let all = if threads { processes()? } else { vec![facts.pid] };
 	Ok(((all.into_iter().filter_map(data_of).max().unwrap_or_default(), threads), facts.pid))
+}
+
+/// Whether anything runs here that is not below the template. Who ends when it has forked might pass a look by: so
+/// none may have begun from before the first of two to behind the second.
+fn leaves_any(template: i32) -> Result<bool> {
+	for _ in 0..LOOKS {
+		let last = last_begun()?;
+		for _ in 0..2 {
+			if processes()?.into_iter().any(|pid| pid != INIT && is_left(pid, template)) {
+				return Ok(true);
+			}
+		}
+		if last_begun()? == last {
+			return Ok(false);
+		}
+		std::thread::sleep(Duration::from_millis(1));
+	}
+	Ok(true)
+}
+
+/// Whether a process has none but this one above it, which takes those whose parents have ended.
+fn is_left(pid: i32, template: i32) -> bool {
+	let above = std::iter::successors(Some(pid), |pid| parent_of(*pid));
+	above.take_while(|pid| *pid != template).any(|pid| parent_of(pid) == Some(INIT))
+}
+
+/// The number of the latest process or thread of this namespace (`proc_loadavg(5)`).
+fn last_begun() -> Result<String> {
+	let told = std::fs::read_to_string("/proc/loadavg")?;
+	Ok(told.split_whitespace().last().unwrap_or_default().to_owned())
 }
 
 /// All that can be seen.

@@ -4,6 +4,7 @@ use std::env::var;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Asks, and hears the headers and the body of what comes back.
 fn ask(mut stream: &TcpStream, line: &str, body: &str) -> (String, String) {
@@ -24,6 +25,9 @@ fn field<'a>(head: &'a str, name: &str) -> &'a str {
 }
 
 unsafe extern "C" {
+	fn fork() -> i32;
+	fn wait(status: *mut i32) -> i32;
+	fn _exit(status: i32) -> !;
 	fn unshare(kinds: i32) -> i32;
 	fn mount(source: *const i8, place: *const i8, kind: *const i8, flags: u64, options: *const i8) -> i32;
 }
@@ -48,6 +52,25 @@ fn hold(processes: usize, megabytes: &str) -> usize {
 	all.iter_mut().map(|one| one.stdout.as_mut().unwrap().read(&mut [0]).unwrap()).sum()
 }
 
+/// Leaves a process that is followed by its child, and so on for some seconds.
+fn chain() {
+	let end = Instant::now() + Duration::from_secs(4);
+	// SAFETY: this process has one thread; its child calls nothing that takes a lock.
+	unsafe {
+		if fork() != 0 {
+			wait(std::ptr::null_mut());
+			return;
+		}
+		while Instant::now() < end {
+			if fork() != 0 {
+				_exit(0);
+			}
+		}
+		std::thread::sleep(Duration::from_secs(1000));
+		_exit(0);
+	}
+}
+
 fn main() {
 	if let Ok(megabytes) = var("MEGABYTES") {
 		let held = vec![1u8; megabytes.parse::<usize>().unwrap() << 20];
@@ -57,6 +80,9 @@ fn main() {
 	}
 	let api = var("AWS_LAMBDA_RUNTIME_API").unwrap();
 	println!("is warmed");
+	if var("LEAVES").is_ok_and(|what| what == "chain") {
+		chain();
+	}
 	// It may have been started before, and killed.
 	std::fs::File::create_new("/tmp/begun").unwrap();
 	if var("THREADS").is_ok() {
@@ -64,7 +90,7 @@ fn main() {
 			std::thread::park();
 		});
 	}
-	if var("LEAVES").is_ok() {
+	if var("LEAVES").is_ok_and(|what| what == "one") {
 		std::process::Command::new("sh").args(["-c", "sleep 1000 &"]).status().unwrap();
 	}
 	let mut stream = TcpStream::connect(&api).unwrap();

@@ -75,8 +75,10 @@ fn programs_that_can_be_no_functions_are_refused_with_the_reason() {
 fn what_is_left_running_is_refused_with_threads_too() {
 	let server = Server::start("provided-leaves", &[]);
 	let package = built(&[]);
-	for more in [&[][..], &["--env", "THREADS=1"]] {
-		let told = server.deploy_from(package.path(), "f", &[&["--env", "LEAVES=1"], more].concat()).unwrap_err();
-		assert!(told.contains("it has left a process running") && told.contains("in the handler"), "{told}");
+	for what in ["LEAVES=one", "LEAVES=chain"] {
+		for more in [&[][..], &["--env", "THREADS=1"]] {
+			let told = server.deploy_from(package.path(), "f", &[&["--env", what], more].concat()).unwrap_err();
+			assert!(told.contains("it has left a process running") && told.contains("in the handler"), "{told}");
+		}
 	}
 }
