@@ -390,16 +390,17 @@ impl Cluster {
 	async fn fetch(self: &Arc<Self>, config: &Config) -> Result<()> {
 		let id = config.revision_id.clone();
 		let begin = || {
-			let (cluster, config) = (self.clone(), config.clone());
-			// To its end, also when who asks for it goes.
+			let (cluster, config, id) = (self.clone(), config.clone(), id.clone());
+			// To its end, also when who asks for it goes; and it is over when it has panicked, too.
 			let fetched = tokio::spawn(async move {
-				let done = cluster.fetch_now(&config).await;
-				locked(&cluster.packages.fetches).remove(&config.revision_id);
-				done
+				let fetcher = cluster.clone();
+				let done = tokio::spawn(async move { fetcher.fetch_now(&config).await }).await;
+				locked(&cluster.packages.fetches).remove(&id);
+				done.map_err(ApiError::service)?
 			});
 			fetched.map(|done| done.map_err(ApiError::service)?).boxed().shared()
 		};
-		let fetch = locked(&self.packages.fetches).entry(id).or_insert_with(begin).clone();
+		let fetch = locked(&self.packages.fetches).entry(id.clone()).or_insert_with(begin).clone();
 		fetch.await
 	}
 
