@@ -26,9 +26,9 @@ pub enum Known {
 	Machine(u32),
 }
 
-/// Hundredths of a second that each has used, with all in its namespace, and after how many, counted from the start of
-/// the machine, the latest process there has begun: in that way those are seen, too, whose times nobody takes. `None` of
-/// one that is not found.
+/// Hundredths of a second that each has used, with all in its namespace, and at which of them since the machine's start
+/// the latest process there has begun, added up: so those are seen, too, whose times nobody takes. `None` of one that
+/// is not found.
 pub fn used(all: &[Known]) -> Vec<Option<u64>> {
 	let process = |known: &Known| if let Known::Process(process) = known { Some(*process) } else { None };
 	let mut processes = of_processes(&all.iter().filter_map(process).collect::<Vec<_>>()).into_iter();
