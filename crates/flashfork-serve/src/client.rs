@@ -173,10 +173,13 @@ impl Endpoint {
 			let cure = match e.downcast_ref::<hyper::Error>() {
 				_ if refused => "; start it with `flashfork serve`",
 				Some(e) if e.is_parse() => "; with TLS its address begins with https://",
-				_ if secure.is_some() => "; --ca names who has signed its certificate, and http:// is without TLS",
+				_ if secure.is_some() => {
+					"; --ca names who has signed its certificate, --certificate and --certificate-key are yours, and http:// is without TLS"
+				}
 				_ => "",
 			};
-			CliError::Unable(format!("can't ask {}: {e}{cure}", self.endpoint))
+			let why = std::iter::successors(e.source(), |e| e.source()).last().map(|why| format!(": {why}"));
+			CliError::Unable(format!("can't ask {}: {e}{}{cure}", self.endpoint, why.unwrap_or_default()))
 		})?;
 		if response.status().is_success() {
 			return Ok(response);

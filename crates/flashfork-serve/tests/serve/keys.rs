@@ -204,7 +204,8 @@ fn clients_have_certificates_where_these_are_demanded() {
 	let own = ["--ca", &ca, "--certificate", &client, "--certificate-key", &key];
 	let done = server.deploy_as(Some(ONE), "f", &[&["--timeout", "20"], &own[..]].concat());
 	assert!(done.status.success(), "{done:?}");
-	assert!(!server.command_as(Some(ONE), &["functions", "--ca", &ca]).status.success());
+	let done = server.command_as(Some(ONE), &["functions", "--ca", &ca]);
+	assert!(!done.status.success() && said(&done).contains("--certificate-key are yours"), "{done:?}");
 	assert!(
 		said(&server.command_as(None, &[&["functions"], &own[..]].concat())).contains("signed with one of its keys")
 	);
