@@ -199,10 +199,17 @@ static void *sends(void *x) {
 	for (long i = 1; !over; i++) { raise(SIGUSR1); if (got != i) { printf("%ld of %ld\n", got, i); exit(1); } }
 	return 0;
 }
+static void *tells(void *x) {
+	int failed = 0;
+	while (!over && !failed) failed = pthread_kill((pthread_t)x, SIGUSR2);
+	if (failed) { printf("told nobody: %d\n", failed); exit(1); }
+	return 0;
+}
 static void *ends(void *x) { int here = getpid(); puts("begin"); fflush(stdout); while (getpid() == here) usleep(1000); over = 1; return 0; }
 int main() {
-	signal(SIGUSR1, count);
-	pthread_t t[3] = {thread_of(sends), thread_of(sends), thread_of(ends)};
+	signal(SIGUSR1, count); signal(SIGUSR2, SIG_IGN);
+	pthread_t t[3] = {thread_of(sends), thread_of(ends)};
+	pthread_create(t + 2, 0, tells, (void *)pthread_self());
 	sends(0);
 	for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
 	puts("all");

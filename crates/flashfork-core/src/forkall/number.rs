@@ -6,6 +6,7 @@
 use super::frame::register;
 use crate::sys;
 
+const RCX: usize = 11;
 const RSP: usize = 19;
 const CALL: u8 = 0xe8;
 const CALL_BYTES: usize = 5;
@@ -19,6 +20,8 @@ const RET: u8 = 0xc3;
 const MARK: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// More than the bytes of code between question and signal.
 const REACH: usize = 40;
+/// Bytes of an instruction that loads a number.
+const LOAD: usize = 6;
 /// Code before and behind an address.
 type Around = [u8; 2 * REACH];
 
@@ -26,7 +29,8 @@ type Around = [u8; 2 * REACH];
 pub fn ask_again(registers: &mut [usize; 27]) {
 	let at = registers[register::RIP];
 	let Some(code) = around(at) else { return };
-	let asked = code[..REACH].last_chunk().is_some_and(|last| ASKS.contains(last));
+	// The kernel leaves in rcx where a call returns to: who has come here otherwise has asked nothing.
+	let asked = registers[RCX] == at && code[..REACH].last_chunk().is_some_and(|last| ASKS.contains(last));
 	// In `getpid` itself what matters is who has called it.
 	if (0..=ASKS[0].len()).any(|done| is_getpid(&code[REACH - done..])) {
 		let mut caller = [0; 8];
@@ -57,7 +61,19 @@ fn question(at: usize) -> Option<usize> {
 	let sent = signals().filter(|end| *end < REACH).max().unwrap_or(0);
 	let first = at - REACH;
 	let asks = |i: &usize| ASKS.iter().any(|asks| code[*i..].starts_with(asks)) || calls_getpid(first + i, &code[*i..]);
-	Some(first + (sent..=REACH).find(asks)?)
+	let begin = (sent..=REACH).find(asks)?;
+	let load = begin.checked_sub(LOAD).filter(|load| is_load(&code[load.saturating_sub(1)..begin]));
+	Some(first + load.unwrap_or(begin))
+}
+
+/// Whether the last instruction is `mov r32, [r64 + d32]`, by a register that calls leave as it is, as it does itself:
+/// so the number of another thread, which may be the main one, is loaded, and can be again.
+fn is_load(code: &[u8]) -> bool {
+	/// rbx and rbp; others have a prefix.
+	const KEPT: [u8; 2] = [3, 5];
+	let [before, 0x8b, operands, _, _, _, _] = code else { return false };
+	let (to, by) = (operands >> 3 & 7, operands & 7);
+	before & 0xf0 != 0x40 && operands >> 6 == 2 && KEPT.contains(&by) && to != by
 }
 
 fn around(at: usize) -> Option<Around> {
