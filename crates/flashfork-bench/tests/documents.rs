@@ -64,10 +64,29 @@ fn as_in_documents(line: &str) -> String {
 	if line.starts_with('─') {
 		"-".repeat(line.chars().count().min(3))
 	} else if line.starts_with(' ') || line.contains("  ") {
-		line.strip_prefix(' ').unwrap_or(line).to_owned()
+		with_tabs(line.strip_prefix(' ').unwrap_or(line))
 	} else {
 		textwrap::fill(line, 100)
 	}
+}
+
+/// The same to who sees a tab as space up to the next of every eight columns: a third of a table is such space.
+fn with_tabs(line: &str) -> String {
+	const TAB: usize = 8;
+	let (mut made, mut spaces) = (String::new(), 0);
+	for (i, character) in line.chars().enumerate() {
+		if character != ' ' {
+			made.extend(std::iter::repeat_n(' ', std::mem::take(&mut spaces)));
+			made.push(character);
+			continue;
+		}
+		spaces += 1;
+		if (i + 1) % TAB == 0 && spaces > 1 {
+			made.push('\t');
+			spaces = 0;
+		}
+	}
+	made
 }
 
 #[test]
