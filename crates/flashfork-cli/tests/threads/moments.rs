@@ -205,13 +205,17 @@ static void *tells(void *x) {
 	if (failed) { printf("told nobody: %d\n", failed); exit(1); }
 	return 0;
 }
+static void *misses(void *x) {
+	while (!over) if (tgkill(1999998, 1999999, 0) != -1) { puts("another function"); exit(1); }
+	return 0;
+}
 static void *ends(void *x) { int here = getpid(); puts("begin"); fflush(stdout); while (getpid() == here) usleep(1000); over = 1; return 0; }
 int main() {
 	signal(SIGUSR1, count); signal(SIGUSR2, SIG_IGN);
-	pthread_t t[3] = {thread_of(sends), thread_of(ends)};
-	pthread_create(t + 2, 0, tells, (void *)pthread_self());
+	pthread_t t[4] = {thread_of(sends), thread_of(misses), thread_of(ends)};
+	pthread_create(t + 3, 0, tells, (void *)pthread_self());
 	sends(0);
-	for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
+	for (int i = 0; i < 4; i++) pthread_join(t[i], 0);
 	puts("all");
 }
 "#,

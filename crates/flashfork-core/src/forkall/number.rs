@@ -16,6 +16,8 @@ const ASKS: [[u8; 7]; 2] = [[0xb8, 39, 0, 0, 0, 0x0f, 0x05], [0xb8, 186, 0, 0, 0
 const SENDS: [u8; 5] = [0xb8, 234, 0, 0, 0];
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const RET: u8 = 0xc3;
+/// `mov r32, r32`, before its operands.
+const MOVE: u8 = 0x89;
 /// `endbr64`.
 const MARK: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// More than the bytes of code between question and signal.
@@ -52,18 +54,44 @@ pub fn ask_again(registers: &mut [usize; 27]) {
 /// Where the first question is asked, of a thread that stands here, between it and the signal.
 fn question(at: usize) -> Option<usize> {
 	let code = around(at)?;
-	let end = |sends: usize| {
+	let call_of = |sends: usize| {
 		let call = code[sends..].windows(SYSCALL.len()).position(|here| here == SYSCALL);
 		call.map_or(code.len(), |call| sends + call)
 	};
-	let signals = || (0..code.len()).filter(|i| code[*i..].starts_with(&SENDS)).map(end);
-	signals().find(|end| (REACH..code.len()).contains(end))?;
+	let signals = || (0..code.len()).filter(|i| code[*i..].starts_with(&SENDS)).map(call_of);
+	let end = signals().find(|end| (REACH..code.len()).contains(end))?;
 	let sent = signals().filter(|end| *end < REACH).max().unwrap_or(0);
 	let first = at - REACH;
-	let asks = |i: &usize| ASKS.iter().any(|asks| code[*i..].starts_with(asks)) || calls_getpid(first + i, &code[*i..]);
-	let begin = (sent..=REACH).find(asks)?;
+	let asks = |i: &usize| {
+		let here = &code[*i..];
+		let call = calls_getpid(first + i, here).then_some(CALL_BYTES);
+		call.or(ASKS.iter().find(|asks| here.starts_with(*asks)).map(|asks| asks.len()))
+	};
+	let begins = |i: &usize| {
+		let behind = asks(i).map(|len| i + len);
+		behind.is_some_and(|i| code.get(i..end).is_some_and(|rest| !returns(rest, |at| asks(&(i + at)))))
+	};
+	// Up to the call that is the next instruction: by then a thread's number has been asked for, or loaded.
+	let begin = (sent..=REACH).find(begins)?;
 	let load = begin.checked_sub(LOAD).filter(|load| is_load(&code[load.saturating_sub(1)..begin]));
 	Some(first + load.unwrap_or(begin))
+}
+
+/// Whether a function ends in that code, apart from questions, whose bytes may be any: glibc's `gettid` lies before its
+/// `tgkill`, as Go's does. The byte is another operand of `mov`, too.
+fn returns(code: &[u8], question: impl Fn(usize) -> Option<usize>) -> bool {
+	let mut at = 0;
+	while at < code.len() {
+		if let Some(len) = question(at) {
+			at += len;
+			continue;
+		}
+		if code[at] == RET && (at == 0 || code[at - 1] != MOVE) {
+			return true;
+		}
+		at += 1;
+	}
+	false
 }
 
 /// Whether the last instruction is `mov r32, [r64 + d32]`, by a register that calls leave as it is, as it does itself:
