@@ -1,11 +1,14 @@
 //! The end of a clone is told before its memory is taken apart.
 
-use super::{mapped, process::threads, template::ORDER};
+use super::{
+	mapped,
+	process::{block_signals, threads},
+	template::ORDER,
+};
 use crate::next::{Next, known_when_loaded};
 use core::{
 	ffi::{CStr, c_int, c_void},
 	mem::MaybeUninit,
-	ptr::null_mut,
 	sync::atomic::{AtomicI32, Ordering::Relaxed},
 };
 use flashfork_core::inherited::own_parent;
@@ -79,9 +82,7 @@ fn tell(status: c_int) {
 			return;
 		}
 		// What has been told must come true, so nothing of the program's runs any more.
-		let mut all = MaybeUninit::zeroed().assume_init();
-		libc::sigfillset(&raw mut all);
-		libc::sigprocmask(libc::SIG_BLOCK, &raw const all, null_mut());
+		block_signals();
 		// What the kernel does at the very end is seen by whoever looks at a file that is mapped, and by children.
 		if has_children() || !mapped::no_others() {
 			return;

@@ -5,10 +5,9 @@
 //! neither can be dumped: who has no rights where the template lives can't trace them (`ptrace(2)`). This one keeps
 //! rights besides that the call gives up.
 
-use super::template::Single;
+use super::{process::block_signals, template::Single};
 use core::{
 	ffi::{c_int, c_void},
-	mem::MaybeUninit,
 	ptr::null_mut,
 };
 use flashfork_core::forkall::call;
@@ -39,9 +38,7 @@ pub unsafe fn make(last: c_int) -> Option<c_int> {
 		let text = given.text.as_mut_ptr().cast();
 		given.len = libc::snprintf(text, given.text.len(), c"%d".as_ptr(), last) as usize;
 		libc::prctl(libc::PR_SET_DUMPABLE, 0);
-		let (mut all, mut before) = (MaybeUninit::zeroed().assume_init(), MaybeUninit::zeroed().assume_init());
-		libc::sigfillset(&raw mut all);
-		libc::sigprocmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+		let before = block_signals();
 		let top = STACK.get().as_mut_ptr_range().end.cast();
 		let pid = libc::clone(run, top, libc::CLONE_VM | libc::SIGCHLD, (&raw mut given).cast());
 		libc::sigprocmask(libc::SIG_SETMASK, &raw const before, null_mut());

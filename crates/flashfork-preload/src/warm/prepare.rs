@@ -2,7 +2,7 @@
 
 use super::{
 	message::send,
-	process::threads,
+	process::{block_signals, threads},
 	serve::{LISTENER, SIGNALS, watch},
 	template::{CONNECTIONS, FREE, NONE, Order, Template},
 };
@@ -56,6 +56,10 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
 		let (pid, max) = (libc::getpid(), order.max);
 		let facts = Facts { pid, at, sealed: bytes, unsealed, made: 0, running: 0, max, changed, unwatched };
 		let (mask, on_child) = quiet_signals();
+		// Behind that nothing of the program's runs here.
+		if at == ReadyAt::Runtime {
+			super::shared::note();
+		}
 		let signals = signal_descriptor();
 		let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
 		let slots = CONNECTIONS.get();
@@ -131,10 +135,7 @@ fn alone() -> bool {
 unsafe fn quiet_signals() -> (libc::sigset_t, libc::sigaction) {
 	// SAFETY: all structures are locals; all zeros are values of them.
 	unsafe {
-		let mut all = MaybeUninit::zeroed().assume_init();
-		let mut mask = MaybeUninit::zeroed().assume_init();
-		libc::sigfillset(&raw mut all);
-		libc::sigprocmask(libc::SIG_SETMASK, &raw const all, &raw mut mask);
+		let mask = block_signals();
 		let plain = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
 		let mut on_child = MaybeUninit::zeroed().assume_init();
 		libc::sigaction(libc::SIGCHLD, &raw const plain, &raw mut on_child);

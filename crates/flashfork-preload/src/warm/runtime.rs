@@ -104,8 +104,6 @@ pub unsafe fn put_in_place(connection: c_int, fd: c_int) -> c_int {
 
 /// Returns in clones, and where this process is a child of the warm-up's, with `None`.
 unsafe fn become_template() -> Option<()> {
-	// SAFETY: in a program that may become a template there is one thread at its ready point, or it is refused.
-	unsafe { shared::note() };
 	let python = Api::find();
 	// SAFETY: the C API, which says that any thread may take the lock; plain calls on this process.
 	unsafe {

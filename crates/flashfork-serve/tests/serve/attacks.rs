@@ -343,3 +343,16 @@ fn what_the_kernel_has_of_the_server_s_user_is_no_call_s() {
 	let (count, failed) = server.call("f", &json!({ "do": "namespaces" }));
 	assert!(!failed && count.as_u64().unwrap() < 80, "{count}");
 }
+
+#[test]
+fn no_handler_of_signals_runs_in_a_template() {
+	let server = Server::start("signals", &[]);
+	let word = format!("signals{}", std::process::id());
+	server.deploy("f", &["--timeout", "30", "--env", &format!("MARK={word}")]);
+	// It has blocked all but SIGKILL and SIGSTOP: those, too, that glibc leaves out.
+	let has_blocked = |pid: &rustix::process::Pid| {
+		let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+		status.is_ok_and(|status| status.contains("SigBlk:\tfffffffffffbfeff"))
+	};
+	assert!(processes(&word).iter().any(has_blocked));
+}
