@@ -2,7 +2,11 @@
 //! them again, those that have been used. They are not frozen: that would take time of each call's, and can't be done
 //! to all processes of one at once.
 
-use crate::{instance::Instance, locked, usage};
+use crate::{
+	instance::Instance,
+	locked,
+	usage::{self, Used},
+};
 use std::{
 	collections::BTreeMap,
 	sync::{Arc, Mutex, Weak},
@@ -25,7 +29,7 @@ struct Waiting {
 	instance: oneshot::Receiver<Instance>,
 	since: Instant,
 	/// What it had used when it was looked at last, and how often in a row that was too much.
-	used: Option<u64>,
+	used: Option<Used>,
 	busy: u32,
 	_place: OwnedSemaphorePermit,
 }
@@ -99,8 +103,10 @@ fn look(all: &mut Vec<Waiting>) -> Vec<(Instant, usage::Known)> {
 
 impl Waiting {
 	/// Whether it may wait on, having used that much.
-	fn goes_on(&mut self, used: Option<u64>) -> bool {
-		let idles = used.is_some_and(|used| self.used.is_none_or(|before| used <= before + MOST));
+	fn goes_on(&mut self, used: Option<Used>) -> bool {
+		let little =
+			|used: Used, before: Used| used.hundredths <= before.hundredths + MOST && !(used.runs && before.runs);
+		let idles = used.is_some_and(|used| self.used.is_none_or(|before| little(used, before)));
 		(self.used, self.busy) = (used, if idles { 0 } else { self.busy + 1 });
 		if self.busy > 1 {
 			info!("a clone that computes, or can't be seen, while it waits for a call is ended");

@@ -26,29 +26,37 @@ pub enum Known {
 	Machine(u32),
 }
 
-/// Hundredths of a second that each has used, with all in its namespace, and at which of them since the machine's start
-/// the latest process there has begun, added up: so those are seen, too, whose times nobody takes. `None` of one that
-/// is not found.
-pub fn used(all: &[Known]) -> Vec<Option<u64>> {
+/// What an instance has used, with all in its namespace.
+#[derive(Clone, Copy, Default)]
+pub struct Used {
+	/// Of a second.
+	pub hundredths: u64,
+	/// Whether a process there computes just now: it may be one whose times nobody takes.
+	pub runs: bool,
+}
+
+/// What each has used; `None` of one that is not found.
+pub fn used(all: &[Known]) -> Vec<Option<Used>> {
 	let process = |known: &Known| if let Known::Process(process) = known { Some(*process) } else { None };
 	let mut processes = of_processes(&all.iter().filter_map(process).collect::<Vec<_>>()).into_iter();
-	let ticks = all.iter().map(|known| match known {
+	let all = all.iter().map(|known| match known {
 		Known::Process(_) => processes.next()?,
-		Known::Machine(process) => times(*process).map(|(used, _)| used),
+		// Its first thread tells nothing of the others.
+		Known::Machine(process) => Some(Used { runs: false, ..of(*process)? }),
 	});
-	ticks.map(|ticks| Some(ticks? * 100 / rustix::param::clock_ticks_per_second())).collect()
+	all.collect()
 }
 
 /// All are looked at once, however many clones there are.
-fn of_processes(clones: &[Process]) -> Vec<Option<u64>> {
+fn of_processes(clones: &[Process]) -> Vec<Option<Used>> {
 	let mut seen = Seen::default();
 	let wardens: BTreeMap<_, _> = clones.iter().map(|clone| (clone.warden, clone.depth)).collect();
 	wardens
 		.into_iter()
 		.for_each(|(warden, depth)| walk(warden, depth, None, None, &mut |one, call| seen.look(one, call)));
 	let used = |clone: &Process| {
-		let calls = seen.holders.get(&clone.socket)?.iter().map(|call| seen.times[call]);
-		Some(calls.map(|(used, begun)| used + begun).sum())
+		let calls = seen.holders.get(&clone.socket)?.iter().map(|call| seen.used[call]);
+		Some(calls.fold(Used::default(), Used::and))
 	};
 	clones.iter().map(used).collect()
 }
@@ -56,8 +64,8 @@ fn of_processes(clones: &[Process]) -> Vec<Option<u64>> {
 /// Calls, by their namespaces, which have all below them, whatever namespaces these make.
 #[derive(Default)]
 struct Seen {
-	/// What each has used, and when its latest process has begun.
-	times: BTreeMap<PathBuf, (u64, u64)>,
+	/// What each has used.
+	used: BTreeMap<PathBuf, Used>,
 	/// Those that hold a socket, by its inode: one may have passed it to another.
 	holders: BTreeMap<u64, BTreeSet<PathBuf>>,
 }
@@ -65,9 +73,8 @@ struct Seen {
 impl Seen {
 	fn look(&mut self, process: u32, call: Option<&PathBuf>) {
 		let Some(call) = call else { return };
-		let (used, begun) = times(process).unwrap_or_default();
-		let all = self.times.entry(call.clone()).or_default();
-		*all = (all.0 + used, all.1.max(begun));
+		let all = self.used.entry(call.clone()).or_default();
+		*all = all.and(of(process).unwrap_or_default());
 		let files = read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
 		let socket = |file: PathBuf| file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
 		for socket in files.take(LOOKED_AT).filter_map(|file| socket(read_link(file.path()).ok()?)) {
@@ -99,13 +106,19 @@ pub fn namespace(process: u32) -> Option<PathBuf> {
 	read_link(format!("/proc/{process}/ns/pid")).ok()
 }
 
-/// Ticks of the clock that a process has used, and its children that it has waited for; and when it has begun.
-fn times(process: u32) -> Option<(u64, u64)> {
+impl Used {
+	fn and(self, other: Used) -> Used {
+		Used { hundredths: self.hundredths + other.hundredths, runs: self.runs || other.runs }
+	}
+}
+
+/// A process, with its children that it has waited for.
+fn of(process: u32) -> Option<Used> {
 	let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
-	// `proc_pid_stat(5)`: utime to cstime, and starttime; the name before them may have any characters.
-	let fields = stat.rsplit_once(')')?.1.split_whitespace().map(|field| field.parse().unwrap_or_default());
-	let fields: Vec<u64> = fields.collect();
-	Some((fields.get(11..15)?.iter().sum(), *fields.get(19)?))
+	// `proc_pid_stat(5)`: state, and utime to cstime in ticks; the name before them may have any characters.
+	let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+	let ticks: u64 = fields.get(11..15)?.iter().filter_map(|field| field.parse::<u64>().ok()).sum();
+	Some(Used { hundredths: ticks * 100 / rustix::param::clock_ticks_per_second(), runs: fields[0] == "R" })
 }
 
 pub fn children(process: u32) -> impl Iterator<Item = u32> {

@@ -181,7 +181,8 @@ def fork(event, context):
 			os.setsid()
 			if os.fork():
 				os._exit(0)
-			os.execv("/bin/sleep", ["sleep-" + event["word"], "1000"])
+			# Now and then a process begins, and waits.
+			os.execv("/bin/sh", ["sleep-" + event["word"], "-c", "while sleep 1; do :; done"])
 	if event.get("then"):
 		return handler({"do": event["then"]}, context)
 
