@@ -43,7 +43,7 @@ pub async fn serve(
 	loop {
 		let next = async {
 			let accepted = listener.accept().await;
-			(place(&room, &idle).await, accepted)
+			(place(&room, &idle, most / 4).await, accepted)
 		};
 		let (place, accepted) = tokio::select! {
 			next = next => next,
@@ -67,12 +67,12 @@ pub async fn serve(
 }
 
 /// One for who has come; who has had one and asks nothing loses it if there is none.
-async fn place(room: &Arc<Semaphore>, idle: &Mutex<Idle>) -> Option<OwnedSemaphorePermit> {
+async fn place(room: &Arc<Semaphore>, idle: &Mutex<Idle>, few: usize) -> Option<OwnedSemaphorePermit> {
 	loop {
 		if let Ok(place) = room.clone().try_acquire_owned() {
 			return Some(place);
 		}
-		locked(idle).cut_first();
+		locked(idle).cut_one(few);
 		if let Ok(place) = timeout(MOMENT, room.clone().acquire_owned()).await {
 			return place.ok();
 		}
@@ -80,7 +80,7 @@ async fn place(room: &Arc<Semaphore>, idle: &Mutex<Idle>) -> Option<OwnedSemapho
 }
 
 /// Connections on which nothing is asked now: those that were never let in, in the order in which they came, and then
-/// the others.
+/// the others, in that in which they asked last.
 #[derive(Default)]
 struct Idle {
 	next: u64,
@@ -88,8 +88,13 @@ struct Idle {
 }
 
 impl Idle {
-	fn cut_first(&mut self) {
-		if let Some((_, cut)) = self.all.pop_first() {
+	/// Cuts one that was never let in, if there are more than `few`: these would cut each other, each as it comes.
+	fn cut_one(&mut self, few: usize) {
+		let first_let_in = self.all.range((true, 0)..).next().map(|(key, _)| *key);
+		let first = self.all.keys().next().copied();
+		let others = self.all.range(..(true, 0)).count();
+		let cut = first_let_in.filter(|_| others <= few).or(first).and_then(|key| self.all.remove(&key));
+		if let Some(cut) = cut {
 			cut.notify_one();
 		}
 	}
@@ -118,8 +123,12 @@ impl Asker {
 		idle.all.insert(*key, self.cut.clone());
 	}
 
+	/// It is not cut off in its request, also if it was to be a moment before.
 	fn asks(&self) {
-		locked(&self.idle).all.remove(&*locked(&self.key));
+		let mut idle = locked(&self.idle);
+		let mut key = locked(&self.key);
+		idle.all.remove(&*key);
+		key.0 = true;
 	}
 }
 
