@@ -21,8 +21,8 @@ pub fn threads() -> u64 {
 	}
 }
 
-/// Blocks all signals, those among them that glibc keeps for itself and so leaves out: of these, too, a program may have
-/// handlers. What was blocked before is given back.
+/// Blocks all signals, those among them that glibc keeps for itself and so leaves out: of these, too, a program may
+/// have handlers. What was blocked before is given back.
 pub fn block_signals() -> libc::sigset_t {
 	let all = u64::MAX;
 	// SAFETY: the kernel reads a mask of 8 bytes, and writes one to a local, of which all zeros are a value.
