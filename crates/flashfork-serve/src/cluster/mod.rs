@@ -22,7 +22,7 @@ use crate::{
 	closed,
 	deploys::Deploys,
 	error::Result,
-	pool::{Functions, Pool},
+	pool::{Functions, Pool, uuid},
 	store::{Store, is_plain},
 };
 use async_nats::{
@@ -42,7 +42,7 @@ use std::{
 	path::{Path, PathBuf},
 	sync::{
 		Arc, Mutex,
-		atomic::{AtomicU64, Ordering::Relaxed},
+		atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 	},
 	time::Duration,
 };
@@ -55,6 +55,9 @@ use tracing::info;
 
 /// The name of the service that nodes are.
 const SERVICE: &str = "flashfork";
+
+/// The state of a node before it takes part.
+const STARTING: &str = "starting";
 
 /// What makes a server a node.
 #[derive(clap::Args)]
@@ -126,6 +129,9 @@ impl Drop for Open {
 /// This node.
 pub struct Cluster {
 	node: String,
+	id: String,
+	/// Whether no other node has its name.
+	started: AtomicBool,
 	client: Client,
 	jetstream: jetstream::Context,
 	pool: Arc<Pool>,
@@ -180,10 +186,13 @@ impl Cluster {
 			return Err(taken(&node));
 		}
 		let jetstream = jetstream::new(client.clone());
-		let packages = Packages::open(&jetstream, key, others.is_empty(), anew).await?;
+		let packages = Packages::open(&jetstream, key, anew).await?;
+		packages.agree(others.is_empty()).await?;
 		let queue = Queue::open(&jetstream, retry).await?;
 		let cluster = Cluster {
 			node,
+			id: uuid(),
+			started: AtomicBool::default(),
 			client,
 			jetstream,
 			pool,
@@ -203,17 +212,28 @@ impl Cluster {
 		};
 		let cluster = Arc::new(cluster);
 		cluster.load().await?;
-		cluster.clone().work().await.map_err(|e| CliError::Unable(format!("NATS: {e}")))?;
-		// Of two that begin at the same time neither has seen the other before.
-		let all = status::all(&cluster.client).await?;
-		if all.iter().filter(|other| other.node == cluster.node).count() > 1 {
-			return Err(taken(&cluster.node));
+		cluster.clone().listen().await.map_err(|e| CliError::Unable(format!("NATS: {e}")))?;
+		// Of two that begin at the same time neither has seen the other before. The first by its number stays, once the
+		// others have gone; but who has seen nobody is in service.
+		loop {
+			let all = status::all(&cluster.client).await?;
+			let mut rivals = all.iter().filter(|other| other.node == cluster.node && other.id != cluster.id).peekable();
+			if rivals.peek().is_none() {
+				break;
+			}
+			if rivals.any(|other| other.state != STARTING || other.id < cluster.id) {
+				return Err(taken(&cluster.node));
+			}
 		}
+		// One that began at the same time may have noted its key.
+		cluster.packages.agree(false).await?;
+		cluster.started.store(true, Relaxed);
+		cluster.clone().work();
 		Ok(cluster)
 	}
 
 	/// Begins to hear what is asked of this node.
-	async fn work(self: Arc<Self>) -> std::result::Result<(), async_nats::Error> {
+	async fn listen(self: Arc<Self>) -> std::result::Result<(), async_nats::Error> {
 		let own = |what: &str| wire::own(&self.node, what);
 		let gone = self.client.subscribe(own("gone.*")).await?;
 		let bids = self.client.subscribe(wire::bid("*", "*")).await?;
@@ -239,11 +259,15 @@ impl Cluster {
 			draining.await;
 			drop(service);
 		});
+		Ok(())
+	}
+
+	/// Begins to take its share.
+	fn work(self: Arc<Self>) {
 		tokio::spawn(self.clone().offer());
 		tokio::spawn(self.clone().watch());
 		tokio::spawn(self.clone().take_events());
 		tokio::spawn(self.sweep());
-		Ok(())
 	}
 
 	/// Whether NATS is there.
@@ -264,7 +288,9 @@ impl Cluster {
 		let warm = functions.iter().filter(|(_, function)| function.is_warm());
 		status::Node {
 			node: self.node.clone(),
+			id: self.id.clone(),
 			state: match self.is_draining() {
+				_ if !self.started.load(Relaxed) => STARTING,
 				false => "ready",
 				true if free < self.slots as usize || *self.open.borrow() > 0 => "draining",
 				true => "drained",

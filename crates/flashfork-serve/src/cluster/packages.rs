@@ -75,11 +75,9 @@ pub struct Packages {
 type Fetch = Shared<BoxFuture<'static, Result<()>>>;
 
 impl Packages {
-	/// `alone`: there is no other node.
 	pub async fn open(
 		jetstream: &Context,
 		key: Option<Key>,
-		alone: bool,
 		anew: Arc<Notify>,
 	) -> std::result::Result<Packages, CliError> {
 		let configs = streams::bucket(jetstream, "flashfork_functions", None).await?;
@@ -89,24 +87,6 @@ impl Packages {
 			asked.get_key_value("flashfork_functions").await.map_err(streams::unable)?,
 			asked.get_object_store("flashfork_packages").await.map_err(streams::unable)?,
 		);
-		let noted = configs.entry(KEY).await.map_err(streams::unable)?;
-		let unable = |why: &str| Err(CliError::Unable(why.into()));
-		match (&key, noted) {
-			(None, Some(_)) => {
-				return unable("the nodes of this cluster have a --cluster-key: give it to this one, too");
-			}
-			(Some(key), Some(noted)) if key.open(KEY, &noted.value).as_deref() != Some(KEY_TEST.as_bytes()) => {
-				return unable("the nodes of this cluster have another --cluster-key");
-			}
-			(Some(_), None) if !alone => {
-				return unable("the nodes of this cluster have no --cluster-key: end them all, and start them with it");
-			}
-			(Some(key), None) => {
-				let sealed = key.seal(KEY, KEY_TEST.as_bytes());
-				configs.create(KEY, sealed.into()).await.map_err(streams::unable)?;
-			}
-			_ => {}
-		}
 		Ok(Packages {
 			configs,
 			objects,
@@ -117,6 +97,26 @@ impl Packages {
 			fetches: Mutex::default(),
 			room: Semaphore::new(ROOM as usize),
 		})
+	}
+
+	/// Checks that this node has the key that the others have, or none; notes it where it is `alone`.
+	pub async fn agree(&self, alone: bool) -> std::result::Result<(), CliError> {
+		let noted = self.configs.entry(KEY).await.map_err(streams::unable)?;
+		let unable = |why: &str| Err(CliError::Unable(why.into()));
+		match (&self.key, noted) {
+			(None, Some(_)) => unable("the nodes of this cluster have a --cluster-key: give it to this one, too"),
+			(Some(key), Some(noted)) if key.open(KEY, &noted.value).as_deref() != Some(KEY_TEST.as_bytes()) => {
+				unable("the nodes of this cluster have another --cluster-key")
+			}
+			(Some(_), None) if !alone => {
+				unable("the nodes of this cluster have no --cluster-key: end them all, and start them with it")
+			}
+			(Some(key), None) => {
+				let sealed = key.seal(KEY, KEY_TEST.as_bytes());
+				self.configs.create(KEY, sealed.into()).await.map(drop).map_err(streams::unable)
+			}
+			_ => Ok(()),
+		}
 	}
 
 	fn record(&self, config: &Config) -> Result<Record> {

@@ -16,7 +16,10 @@ const NEXT: Duration = Duration::from_millis(500);
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Node {
 	pub node: String,
-	/// `ready`, `draining` or `drained`.
+	/// A number of its own, by which two of one name differ.
+	#[serde(default)]
+	pub id: String,
+	/// `starting`, `ready`, `draining` or `drained`.
 	pub state: String,
 	/// Full names of functions.
 	pub warm: Vec<String>,

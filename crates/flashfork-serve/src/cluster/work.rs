@@ -149,7 +149,7 @@ impl Cluster {
 	pub async fn bid_for(self: Arc<Self>, message: Message) {
 		let Some((order, reply)) = self.order(&message).await else { return };
 		let slots = self.pool.slots.available_permits();
-		if self.is_draining() || slots == 0 {
+		if self.is_draining() || slots == 0 || !self.started.load(Relaxed) {
 			return;
 		}
 		let function = locked(&self.functions).get(&format!("{}:{}", order.owner, order.function)).cloned();

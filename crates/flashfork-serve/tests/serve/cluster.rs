@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::{
 	cell::RefCell,
 	fs,
+	io::{BufRead, BufReader},
 	os::unix::fs::PermissionsExt,
 	path::Path,
 	process::{Command, Stdio},
@@ -667,6 +668,34 @@ fn nodes_are_known_to_nats_and_have_names_of_their_own() {
 	// What a server alone has is not a node's.
 	Server::start("names-alone", &[]).deploy("g", &[]);
 	assert!(refused("alone", "n2", &[]).contains("a server alone"));
+}
+
+#[test]
+fn of_nodes_of_one_name_that_begin_at_once_one_stays() {
+	let nats = Nats::start("rivals", "");
+	let stays = |n: usize| {
+		let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-rivals-{n}"));
+		let mut command = Command::new(SERVE);
+		command.args(["serve", "--listen", "127.0.0.1:0", "--nats", &nats.url(), "--node-name", "n1", "--state"]);
+		let mut process = command.arg(state).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+		let mut line = String::new();
+		BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+		if line.is_empty() {
+			let done = process.wait_with_output().unwrap();
+			assert!(String::from_utf8_lossy(&done.stderr).contains("there is a node n1 already"), "{done:?}");
+			return None;
+		}
+		Some(process)
+	};
+	let mut left: Vec<_> = std::thread::scope(|scope| {
+		let all = [0, 1, 2].map(|n| scope.spawn(move || stays(n)));
+		all.into_iter().filter_map(|one| one.join().unwrap()).collect()
+	});
+	for process in &mut left {
+		process.kill().unwrap();
+		process.wait().unwrap();
+	}
+	assert_eq!(left.len(), 1);
 }
 
 /// Three NATS servers, of which the events' leader is killed while they run.
