@@ -51,6 +51,7 @@ pub struct Keys(BTreeMap<String, Key>);
 /// A signature that has yet to be checked.
 pub struct Claim<'a> {
 	key: &'a Key,
+	right: Right,
 	date: &'a str,
 	scope: &'a str,
 	signed: Vec<(&'a str, &'a str)>,
@@ -124,16 +125,12 @@ impl Keys {
 		let signed = names.into_iter().map(value).collect::<Result<_>>()?;
 		let mut bytes = [0; 32];
 		hex::decode_to_slice(signature, &mut bytes).map_err(|_| bad("a signature is 64 hexadecimal digits"))?;
-		if !key.may.contains(&right) {
-			let right = format!("{right:?}").to_lowercase();
-			return Err(ApiError::denied(format!("the key may not do that: `{right}` is not among what it may")));
-		}
-		Ok(Claim { key, date, scope, signed, signature: bytes })
+		Ok(Claim { key, right, date, scope, signed, signature: bytes })
 	}
 }
 
 impl Claim<'_> {
-	/// The owner, if the signature is right.
+	/// The owner, if the signature is right, and the key may do that: what it may only who has its secret is told.
 	pub fn check(&self, parts: &Parts, body: &[u8]) -> Result<String> {
 		let hash = hex::encode(digest::digest(&digest::SHA256, body));
 		if self.signed.iter().any(|(name, value)| *name == BODY && *value != hash) {
@@ -143,6 +140,10 @@ impl Claim<'_> {
 		// In a time that doesn't tell where they differ.
 		hmac::verify(&key(&self.key.secret, self.scope), text.as_bytes(), &self.signature)
 			.map_err(|_| ApiError::signature("the signature is wrong: the secret is another one, or the request"))?;
+		if !self.key.may.contains(&self.right) {
+			let right = format!("{:?}", self.right).to_lowercase();
+			return Err(ApiError::denied(format!("the key may not do that: `{right}` is not among what it may")));
+		}
 		Ok(self.key.owner.clone())
 	}
 }
@@ -285,7 +286,9 @@ mod tests {
 		let (mut parts, ()) = request.body(()).unwrap().into_parts();
 		sign(&mut parts, "A", "twenty characters, it has", b"{}").unwrap();
 		assert_eq!(keys.claim(&parts, Right::Invoke).unwrap().check(&parts, b"{}").unwrap(), "one");
-		assert_eq!(keys.claim(&parts, Right::Deploy).err().unwrap().kind, "AccessDeniedException");
+		let deploy = |body: &[u8]| keys.claim(&parts, Right::Deploy).unwrap().check(&parts, body).unwrap_err().kind;
+		// What a key may only who has its secret is told.
+		assert_eq!((deploy(b"{}"), deploy(b"")), ("AccessDeniedException", "InvalidSignatureException"));
 		for (file, why) in [
 			("", "no key"),
 			("[A]\nsecret = 'twenty characters, it has'\nowner = 'one'", "line 1: missing field `may`"),
