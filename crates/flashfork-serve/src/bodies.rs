@@ -49,6 +49,12 @@ impl AsRef<[u8]> for Held {
 	}
 }
 
+/// Reads the rest of a body that nobody wants.
+pub async fn discard(body: Body) {
+	let mut rest = Limited::new(body, MOST_PACKAGE);
+	let _ = timeout(PATIENCE, async { while let Some(Ok(_)) = rest.frame().await {} }).await;
+}
+
 fn kilobytes(len: usize) -> usize {
 	len.div_ceil(1 << 10)
 }
@@ -69,13 +75,19 @@ impl Default for Bodies {
 
 impl Bodies {
 	/// Reads one that may have `most` bytes; its memory counts until the second value is dropped.
-	pub async fn read(&self, headers: &HeaderMap, body: Body, most: usize) -> Result<(Bytes, OwnedSemaphorePermit)> {
+	pub async fn read(
+		&self,
+		headers: &HeaderMap,
+		body: &mut Body,
+		most: usize,
+	) -> Result<(Bytes, OwnedSemaphorePermit)> {
 		let too_large = || ApiError::too_large(format!("a request like this has {most} bytes at most"));
 		let slow = || ApiError::slow("the body did not come in 10 seconds, or nothing of it for two");
 		let said = headers.get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse::<u64>().ok());
 		let len = match said {
 			Some(len) if len > most as u64 => return Err(too_large()),
 			Some(len) => len as usize,
+			None if body.is_end_stream() => 0,
 			None => most,
 		};
 		let of = if most > MOST { &self.packages } else { &self.calls };

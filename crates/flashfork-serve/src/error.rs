@@ -60,6 +60,11 @@ errors! {
 }
 
 impl ApiError {
+	/// There is one version of each.
+	pub fn no_version(name: &str, version: &str) -> ApiError {
+		ApiError::not_found(format!("Function not found: {name}:{version}: $LATEST is all there is"))
+	}
+
 	/// There is no function of this name.
 	pub fn no_function(name: &str) -> ApiError {
 		ApiError::not_found(format!("Function not found: {name}"))

@@ -1,7 +1,7 @@
 //! What clients speak: AWS Lambda's Invoke API, as much of its other API as deploying takes, and functions' logs.
 
 use crate::{
-	bodies::{Bodies, MOST, MOST_EVENT, MOST_PACKAGE},
+	bodies::{self, Bodies, MOST, MOST_EVENT, MOST_PACKAGE},
 	cluster::{Call, Cluster, Start},
 	deploys::Deploys,
 	error::{ApiError, Result},
@@ -9,12 +9,12 @@ use crate::{
 	keys::{Keys, Right},
 	listen, locked,
 	pool::{Function, Functions, Outcome, Pool, TAIL, uuid},
-	store::{self, Config, Store},
+	store::{self, Config, LATEST, Store},
 };
 use axum::{
 	Json, Router,
 	body::{Body, Bytes},
-	extract::{DefaultBodyLimit, Extension, Path, Request, State},
+	extract::{DefaultBodyLimit, Extension, Path, RawQuery, Request, State},
 	http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts, uri::Authority},
 	middleware::{self, Next},
 	response::{IntoResponse, Response},
@@ -70,6 +70,10 @@ type Shared = Arc<Server>;
 /// Whose key a request is signed with.
 #[derive(Clone)]
 struct Owner(String);
+
+/// The request's id.
+#[derive(Clone)]
+struct Id(String);
 
 /// The memory of a request's body, for as long as any of these is there.
 #[derive(Clone)]
@@ -197,9 +201,18 @@ fn not_from_a_page(headers: &HeaderMap) -> Result<()> {
 
 /// Lets a request on when it is known whose it is, with all its body.
 async fn admit(State(server): State<Shared>, request: Request, next: Next) -> Response {
-	let (parts, body) = request.into_parts();
+	let (mut parts, mut body) = request.into_parts();
 	let (right, most) = asks_for(&parts);
-	let response = answer(&server, parts, body, right, most, next).await.unwrap_or_else(IntoResponse::into_response);
+	let id = uuid();
+	parts.extensions.insert(Id(id.clone()));
+	let mut response = answer(&server, parts, &mut body, right, most, next).await.unwrap_or_else(|e| {
+		if e.status != StatusCode::REQUEST_TIMEOUT {
+			// Who still sends would find the connection broken, and not read why.
+			tokio::spawn(bodies::discard(body));
+		}
+		e.into_response()
+	});
+	response.headers_mut().insert("x-amzn-requestid", HeaderValue::try_from(id).expect("it has digits and hyphens"));
 	let operation = match right {
 		Right::Invoke => "invoke",
 		Right::Read => "read",
@@ -212,7 +225,7 @@ async fn admit(State(server): State<Shared>, request: Request, next: Next) -> Re
 async fn answer(
 	server: &Server,
 	mut parts: Parts,
-	body: Body,
+	body: &mut Body,
 	right: Right,
 	most: usize,
 	next: Next,
@@ -284,10 +297,13 @@ pub async fn serve(
 async fn invoke(
 	State(server): State<Shared>,
 	Extension(Owner(owner)): Extension<Owner>,
+	Extension(Id(id)): Extension<Id>,
 	Path(name): Path<String>,
+	RawQuery(query): RawQuery,
 	headers: HeaderMap,
 	body: Bytes,
 ) -> Result<Response> {
+	is_latest(query, &name)?;
 	let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
 	let kind = header("x-amz-invocation-type").unwrap_or("RequestResponse");
 	let function = server.function(&owner, &name).await?;
@@ -297,8 +313,7 @@ async fn invoke(
 	}
 	serde_json::from_str::<serde::de::IgnoredAny>(&payload)
 		.map_err(|e| ApiError::bad_content(format!("Could not parse request body into json: {e}")))?;
-	let id = uuid();
-	let response = Response::builder().header("x-amzn-requestid", &id).header("x-amz-executed-version", "$LATEST");
+	let response = Response::builder().header("x-amz-executed-version", LATEST);
 	let response = match kind {
 		"DryRun" => response.status(StatusCode::NO_CONTENT).body(Body::empty()),
 		"Event" => {
@@ -355,6 +370,21 @@ async fn invoke(
 		_ => return Err(ApiError::invalid("InvocationType is RequestResponse, Event or DryRun")),
 	};
 	response.map_err(ApiError::service)
+}
+
+/// What a request has behind its path under a name.
+fn parameter(query: Option<String>, name: &str) -> Option<String> {
+	let query = query?;
+	let value = query.split('&').find_map(|pair| pair.split_once('=').filter(|(of, _)| *of == name))?.1;
+	Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
+}
+
+/// Whether it is about the version that there is.
+fn is_latest(query: Option<String>, name: &str) -> Result<()> {
+	match parameter(query, "Qualifier") {
+		Some(version) if version != LATEST => Err(ApiError::no_version(name, &version)),
+		_ => Ok(()),
+	}
 }
 
 /// Of a request to deploy what is not the configuration.
@@ -465,7 +495,9 @@ async fn describe(
 	State(server): State<Shared>,
 	Extension(Owner(owner)): Extension<Owner>,
 	Path(name): Path<String>,
+	RawQuery(query): RawQuery,
 ) -> Result<Json<Value>> {
+	is_latest(query, &name)?;
 	Ok(Json(json!({ "Configuration": server.function(&owner, &name).await?.config.shown() })))
 }
 

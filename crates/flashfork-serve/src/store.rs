@@ -120,7 +120,7 @@ impl Config {
 		let mut shown = serde_json::to_value(self).unwrap_or_default();
 		shown["Secrets"] = self.secrets.keys().cloned().collect();
 		shown["FunctionArn"] = self.arn().into();
-		shown["Version"] = "$LATEST".into();
+		shown["Version"] = LATEST.into();
 		shown["State"] = "Active".into();
 		shown
 	}
@@ -249,17 +249,24 @@ pub fn is_plain(name: &str) -> bool {
 	(1..=64).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-')
 }
 
-/// The function that a request names, also by its ARN or with `:$LATEST`, and whose it is if that is said.
+/// The version that all functions have.
+pub const LATEST: &str = "$LATEST";
+
+/// The function that a request names, also by its ARN or a part of that, or with `:$LATEST`, and whose it is if that is
+/// said.
 pub fn name(asked: &str) -> Result<(Option<&str>, &str)> {
-	let name = asked.strip_suffix(":$LATEST").unwrap_or(asked);
-	let (owner, name) = match name.split(':').collect::<Vec<_>>()[..] {
-		["arn", "aws", "lambda", _, owner, "function", name] => (Some(owner), name),
-		_ => (None, name),
+	let (owner, name, version) = match asked.split(':').collect::<Vec<_>>()[..] {
+		["arn", "aws", "lambda", _, owner, "function", name] | [owner, "function", name] => (Some(owner), name, LATEST),
+		["arn", "aws", "lambda", _, owner, "function", name, version] | [owner, "function", name, version] => {
+			(Some(owner), name, version)
+		}
+		[name, version] => (None, name, version),
+		_ => (None, asked, LATEST),
 	};
-	if is_plain(name) {
-		Ok((owner, name))
-	} else {
-		Err(ApiError::invalid("the name of a function is 1 to 64 letters, digits, '_' and '-'"))
+	match is_plain(name) {
+		true if version == LATEST => Ok((owner, name)),
+		true => Err(ApiError::no_version(name, version)),
+		false => Err(ApiError::invalid("the name of a function is 1 to 64 letters, digits, '_' and '-'")),
 	}
 }
 

@@ -32,7 +32,12 @@ answer = client.invoke(FunctionName=made["FunctionArn"])
 assert answer["FunctionError"] == "Unhandled"
 error = json.load(answer["Payload"])
 assert error["errorType"] == "KeyError" and error["stackTrace"], error
-assert client.invoke(FunctionName="run", InvocationType="DryRun")["StatusCode"] == 204
+assert client.invoke(FunctionName="run", InvocationType="DryRun", Qualifier="$LATEST")["StatusCode"] == 204
+assert client.invoke(FunctionName="local:function:run:$LATEST", InvocationType="DryRun")["StatusCode"] == 204
+for what in client.invoke, client.get_function:
+    for version in dict(FunctionName="run", Qualifier="1"), dict(FunctionName=made["FunctionArn"] + ":PROD"):
+        refused(lambda: what(**version), "ResourceNotFoundException")
+assert client.get_function(FunctionName="run")["ResponseMetadata"]["RequestId"]
 assert client.invoke(FunctionName="run", InvocationType="Event")["StatusCode"] == 202
 assert [f["FunctionName"] for f in client.list_functions()["Functions"]] == ["bad", "run"]
 assert client.get_function(FunctionName="run")["Configuration"]["Handler"] == "app.run"
