@@ -135,6 +135,8 @@ impl Endpoint {
 
 	/// The same of a server that may begin to listen within a while.
 	fn ask_within(&self, patience: Duration, request: Builder, body: String) -> Result<Response<Bytes>, CliError> {
+		// A server that refuses early is heard.
+		output::outlive_the_pipe();
 		let secure = self.endpoint.strip_prefix("https://");
 		let place = secure.or(self.endpoint.strip_prefix("http://")).unwrap_or(&self.endpoint).trim_end_matches('/');
 		let own = self.certificate.as_deref().zip(self.certificate_key.as_deref());
@@ -168,6 +170,7 @@ impl Endpoint {
 				}
 			})
 		})();
+		output::end_with_the_pipe();
 		let response = asked.map_err(|e| {
 			let refused = e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::ConnectionRefused);
 			let cure = match e.downcast_ref::<hyper::Error>() {
@@ -231,7 +234,9 @@ impl DeployArgs {
 		if package.len() > most {
 			return refuse(format!("has {} MB packed, and a package has {} at most", package.len() >> 20, most >> 20));
 		}
-		let own = if path.is_dir() { path.file_name() } else { path.file_stem() };
+		// A link's own, not that of what it leads to.
+		let named = if self.path.file_name().is_some() { &self.path } else { &path };
+		let own = if path.is_dir() { named.file_name() } else { named.file_stem() };
 		let own = own.unwrap_or_default().to_string_lossy();
 		let name = self.name.as_deref().unwrap_or(&own);
 		crate::store::name(name).map_err(|e| CliError::Unable(format!("{}; name it with --name", e.why)))?;
@@ -307,16 +312,20 @@ impl FunctionArgs {
 impl Endpoint {
 	/// Prints all functions, one a line.
 	pub fn functions(&self) -> Result<ExitCode, CliError> {
-		let response = self.ask(Request::get(FUNCTIONS), String::new())?;
-		let all: Value = serde_json::from_slice(response.body()).map_err(|e| CliError::Unable(e.to_string()))?;
-		for function in all["Functions"].as_array().into_iter().flatten() {
-			let text = |name: &str| function[name].as_str().unwrap_or_default();
-			let (name, handler) = (text("FunctionName"), text("Handler"));
-			// A program may have none.
-			let handler = if handler.is_empty() { text("Runtime") } else { handler };
-			output::say(&format!("{name}  {handler}  {} s  {} MB", function["Timeout"], function["MemorySize"]))?;
+		let mut path = FUNCTIONS.to_owned();
+		loop {
+			let response = self.ask(Request::get(path), String::new())?;
+			let all: Value = serde_json::from_slice(response.body()).map_err(|e| CliError::Unable(e.to_string()))?;
+			for function in all["Functions"].as_array().into_iter().flatten() {
+				let text = |name: &str| function[name].as_str().unwrap_or_default();
+				let (name, handler) = (text("FunctionName"), text("Handler"));
+				// A program may have none.
+				let handler = if handler.is_empty() { text("Runtime") } else { handler };
+				output::say(&format!("{name}  {handler}  {} s  {} MB", function["Timeout"], function["MemorySize"]))?;
+			}
+			let Some(next) = all["NextMarker"].as_str() else { return Ok(ExitCode::SUCCESS) };
+			path = format!("{FUNCTIONS}?Marker={next}");
 		}
-		Ok(ExitCode::SUCCESS)
 	}
 }
 
