@@ -65,30 +65,75 @@ fn written_bytes(payload: &str) -> usize {
 	serde_json::json!(payload).to_string().len()
 }
 
+/// What waits, or what is kept.
+#[derive(Default)]
+struct Sum {
+	bytes: usize,
+	/// Of each owner, an event counting as many bytes as are there for it.
+	of: BTreeMap<String, usize>,
+}
+
+impl Sum {
+	fn add(&mut self, owner: &str, bytes: usize, each: usize) {
+		self.bytes += bytes;
+		*self.of.entry(owner.to_owned()).or_default() += bytes + each;
+	}
+
+	fn take(&mut self, owner: &str, bytes: usize, each: usize) {
+		self.bytes -= bytes;
+		let Some(of) = self.of.get_mut(owner) else { return };
+		*of -= bytes + each;
+		if *of == 0 {
+			self.of.remove(owner);
+		}
+	}
+}
+
 struct Known {
 	/// How many bytes waiting events may have, and results.
 	most: usize,
+	/// Whether there may be several owners, of whom none takes more than half of the room of what waits.
+	shared: bool,
 	waiting: BTreeMap<String, Event>,
-	waiting_bytes: usize,
+	waiting_sum: Sum,
 	ended: VecDeque<Ended>,
-	ended_bytes: usize,
+	ended_sum: Sum,
 }
 
 impl Known {
+	/// Bytes that are there for an event.
+	fn each(&self) -> usize {
+		self.most / MOST_WAITING
+	}
+
+	/// Whether it may wait, too.
+	fn has_room(&self, event: &Event) -> bool {
+		let bytes = written_bytes(&event.payload);
+		let of = self.waiting_sum.of.get(&event.owner).copied().unwrap_or_default();
+		self.waiting.len() < MOST_WAITING
+			&& self.waiting_sum.bytes + bytes <= self.most
+			&& !(self.shared && of + bytes + self.each() > self.most)
+	}
+
 	fn take(&mut self, line: Line) {
+		let each = self.each();
 		match line {
 			Line::Event(event) => {
-				self.waiting_bytes += written_bytes(&event.payload);
+				self.waiting_sum.add(&event.owner, written_bytes(&event.payload), each);
 				self.waiting.insert(event.id.clone(), event);
 			}
 			Line::Ended(ended) => {
 				if let Some(event) = self.waiting.remove(&ended.id) {
-					self.waiting_bytes -= written_bytes(&event.payload);
+					self.waiting_sum.take(&event.owner, written_bytes(&event.payload), each);
 				}
-				self.ended_bytes += written_bytes(&ended.payload);
+				self.ended_sum.add(&ended.owner, written_bytes(&ended.payload), each);
 				self.ended.push_back(ended);
-				while self.ended.len() > MOST_RESULTS || self.ended_bytes > self.most {
-					self.ended_bytes -= self.ended.pop_front().map_or(0, |ended| written_bytes(&ended.payload));
+				while self.ended.len() > MOST_RESULTS || self.ended_sum.bytes > self.most {
+					// No owner's events push out another's.
+					let Some((owner, _)) = self.ended_sum.of.iter().max_by_key(|(_, has)| **has) else { break };
+					let at = self.ended.iter().position(|ended| ended.owner == *owner);
+					let Some(old) = at.and_then(|at| self.ended.remove(at)) else { break };
+					self.ended_sum.take(&old.owner, written_bytes(&old.payload), each);
 				}
 			}
 		}
@@ -125,25 +170,33 @@ struct Written {
 impl Events {
 	/// Reads what there is, and tells what waits. What was being written when the last server ended was not promised to
 	/// anybody: it is the only line that may be broken.
-	pub fn open(state: &Path) -> std::io::Result<(Events, Vec<Event>)> {
-		Events::open_up_to(MOST_BYTES, state)
+	/// `shared`: there may be several owners.
+	pub fn open(state: &Path, shared: bool) -> std::io::Result<(Events, Vec<Event>)> {
+		Events::open_up_to(MOST_BYTES, state, shared)
 	}
 
-	fn open_up_to(most: usize, state: &Path) -> std::io::Result<(Events, Vec<Event>)> {
+	fn open_up_to(most: usize, state: &Path, shared: bool) -> std::io::Result<(Events, Vec<Event>)> {
 		let path = state.join("events");
 		let text = match std::fs::read(&path) {
 			Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
 			text => text?,
 		};
-		let mut known =
-			Known { most, waiting: BTreeMap::new(), waiting_bytes: 0, ended: VecDeque::new(), ended_bytes: 0 };
+		let (waiting, waiting_sum) = Default::default();
+		let (ended, ended_sum) = Default::default();
+		let mut known = Known { most, shared, waiting, waiting_sum, ended, ended_sum };
 		for line in text.split_inclusive(|b| *b == b'\n').filter(|line| line.ends_with(b"\n")) {
 			known.take(
 				serde_json::from_slice(line).map_err(|e| std::io::Error::other(format!("{}: {e}", path.display())))?,
 			);
 		}
 		let waiting = known.waiting.values().cloned().collect();
-		let written = begin(&path, &known.text().map_err(std::io::Error::other)?)?;
+		let written = begin(&path, &known.text().map_err(std::io::Error::other)?).or_else(|e| {
+			// The disk may be full: what there is stays.
+			let file = File::options().append(true).open(&path)?;
+			error!("{} can't be written anew: {e}", path.display());
+			let length = text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at as u64 + 1);
+			Ok::<_, std::io::Error>(Written { file, length, begun_with: length })
+		})?;
 		Ok((Events { path, known: Mutex::new(known), written: Mutex::new(written) }, waiting))
 	}
 
@@ -157,7 +210,7 @@ impl Events {
 		let mut written = locked(&self.written);
 		{
 			let known = locked(&self.known);
-			if known.waiting.len() >= MOST_WAITING || known.waiting_bytes + written_bytes(&event.payload) > known.most {
+			if !known.has_room(&event) {
 				return Err(ApiError::too_many("too many events wait; try again later"));
 			}
 		}
@@ -231,7 +284,7 @@ mod tests {
 	#[test]
 	fn what_was_accepted_comes_back_once_and_half_a_line_is_nothing() {
 		let state = tempfile::tempdir().unwrap();
-		let (events, waiting) = Events::open(state.path()).unwrap();
+		let (events, waiting) = Events::open(state.path(), false).unwrap();
 		assert!(waiting.is_empty());
 		for id in ["a", "b"] {
 			events
@@ -251,7 +304,7 @@ mod tests {
 		let mut file = File::options().append(true).open(state.path().join("events")).unwrap();
 		file.write_all(b"{\"Event\":{\"id\":\"c\"").unwrap();
 		for _ in 0..2 {
-			let (events, waiting) = Events::open(state.path()).unwrap();
+			let (events, waiting) = Events::open(state.path(), false).unwrap();
 			assert_eq!(
 				waiting.iter().map(|event| (event.id.as_str(), event.payload.as_str())).collect::<Vec<_>>(),
 				[("b", "{}")]
@@ -266,13 +319,13 @@ mod tests {
 	#[test]
 	fn half_a_line_that_could_not_be_taken_back_breaks_no_other() {
 		let state = tempfile::tempdir().unwrap();
-		let (events, _) = Events::open(state.path()).unwrap();
+		let (events, _) = Events::open(state.path(), false).unwrap();
 		let event = |id: &str| Event { id: id.into(), owner: "o".into(), function: "f".into(), payload: "{}".into() };
 		events.accept(event("a")).unwrap();
 		locked(&events.written).file.write_all(b"{\"Event\":{\"id\":\"b\"").unwrap();
 		events.accept(event("c")).unwrap();
 		drop(events);
-		let (_, waiting) = Events::open(state.path()).unwrap();
+		let (_, waiting) = Events::open(state.path(), false).unwrap();
 		assert_eq!(waiting.iter().map(|event| event.id.as_str()).collect::<Vec<_>>(), ["a", "c"]);
 	}
 
@@ -280,7 +333,7 @@ mod tests {
 	fn events_have_limits_in_bytes_and_their_file_is_of_what_there_is() {
 		let state = tempfile::tempdir().unwrap();
 		const MOST: usize = 1 << 20;
-		let (events, _) = Events::open_up_to(MOST, state.path()).unwrap();
+		let (events, _) = Events::open_up_to(MOST, state.path(), false).unwrap();
 		// Written, a byte is six, and there are quotation marks.
 		let payload = "\u{1}".repeat(MOST / 128 / 6);
 		let event =
@@ -303,10 +356,55 @@ mod tests {
 		assert!(len(&events) < 5 * MOST as u64);
 		events.accept(event(most)).unwrap();
 		drop(events);
-		let (events, waiting) = Events::open_up_to(MOST, state.path()).unwrap();
+		let (events, waiting) = Events::open_up_to(MOST, state.path(), false).unwrap();
 		assert_eq!(waiting.len(), 1);
-		let kept = locked(&events.known).ended_bytes;
+		let kept = locked(&events.known).ended_sum.bytes;
 		assert!((MOST * 15 / 16..=MOST).contains(&kept), "{kept}");
 		assert!(len(&events) < (MOST + MOST / 16) as u64);
+	}
+
+	#[test]
+	fn no_owner_s_events_push_out_another_s() {
+		let state = tempfile::tempdir().unwrap();
+		const MOST: usize = 1 << 20;
+		let (events, _) = Events::open_up_to(MOST, state.path(), true).unwrap();
+		let event = |owner: &str, id: usize, payload: String| Event {
+			id: format!("{owner}{id}"),
+			owner: owner.into(),
+			function: "f".into(),
+			payload,
+		};
+		let end = |Event { id, owner, payload, .. }| {
+			events.end(Ended { id, owner, status: "Succeeded".into(), attempts: 1, payload })
+		};
+		events.accept(event("small", 0, "1".into())).unwrap();
+		end(event("small", 0, "1".into())).unwrap();
+		let large = |id| event("large", id, "x".repeat(MOST / 4));
+		for id in 0..8 {
+			events.accept(large(id)).unwrap();
+			end(large(id)).unwrap();
+		}
+		assert!(events.result("small", "small0").is_some() && events.result("large", "large0").is_none());
+		// Of what waits one has half.
+		(8..11).for_each(|id| events.accept(large(id)).unwrap());
+		assert_eq!(events.accept(large(11)).unwrap_err().kind, "TooManyRequestsException");
+		events.accept(event("small", 1, "1".into())).unwrap();
+	}
+
+	#[test]
+	fn events_can_be_read_where_they_can_not_be_written_anew() {
+		let state = tempfile::tempdir().unwrap();
+		let event = |id: &str| Event { id: id.into(), owner: "o".into(), function: "f".into(), payload: "{}".into() };
+		let (events, _) = Events::open(state.path(), false).unwrap();
+		events.accept(event("a")).unwrap();
+		locked(&events.written).file.write_all(b"{\"Event\":{\"id\":\"b\"").unwrap();
+		drop(events);
+		// As on a full disk.
+		std::fs::create_dir(state.path().join("events.new~")).unwrap();
+		let (events, waiting) = Events::open(state.path(), false).unwrap();
+		assert_eq!(waiting.len(), 1);
+		events.accept(event("c")).unwrap();
+		drop(events);
+		assert_eq!(Events::open(state.path(), false).unwrap().1.len(), 2);
 	}
 }

@@ -219,7 +219,7 @@ impl ServeArgs {
 			}
 			None => None,
 		};
-		let (events, waiting) = Events::open(&state).map_err(file("read events in"))?;
+		let (events, waiting) = Events::open(&state, keys.is_some()).map_err(file("read events in"))?;
 		let retry = Duration::from_secs(self.event_retry);
 		let server = Server::new(Arc::new(pool), Store::new(state.clone()), events, retry, keys);
 		let mut server = server.map_err(|e| CliError::Unable(e.to_string()))?;
