@@ -44,7 +44,9 @@ use tokio::{
 use tracing::{Instrument, debug_span, error, info};
 
 /// How long a function may take to be warmed, and wait for its turn before.
-const TO_WARM: Duration = Duration::from_secs(120);
+pub const TO_WARM: Duration = Duration::from_secs(120);
+/// How long other nodes are to be preferred after it could not be.
+const LATELY: Duration = Duration::from_secs(60);
 /// Most bytes of what is kept of a function's log, and of what a caller gets of its call's.
 const LOG: usize = 256 << 10;
 pub const TAIL: usize = 4 << 10;
@@ -91,6 +93,8 @@ pub struct Function {
 	template: AsyncMutex<Option<Arc<Warm>>>,
 	parked: Parked,
 	is_warm: AtomicBool,
+	/// Why it could not be warmed at last, and when that was.
+	failure: Mutex<Option<(Instant, ApiError)>>,
 	log: Arc<Mutex<VecDeque<u8>>>,
 }
 
@@ -143,7 +147,8 @@ impl Function {
 	/// `code`: of its files.
 	pub fn new(config: Config, code: Lease) -> Function {
 		let (template, parked) = (AsyncMutex::default(), Parked::default());
-		Function { config, _code: code, template, parked, is_warm: AtomicBool::default(), log: Arc::default() }
+		let (is_warm, failure) = (AtomicBool::default(), Mutex::default());
+		Function { config, _code: code, template, parked, is_warm, failure, log: Arc::default() }
 	}
 
 	pub fn log(&self) -> Vec<u8> {
@@ -152,21 +157,29 @@ impl Function {
 
 	/// The template, made first if there is none.
 	pub async fn warm(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<Arc<Warm>> {
+		let asked = Instant::now();
 		if let Some(warm) = &*self.template.lock().await {
 			return Ok(warm.clone());
 		}
 		// To its end, also when who waits for it goes.
 		let (function, pool) = (self.clone(), pool.clone());
-		let warming = async move { function.begin(&pool).await };
+		let warming = async move { function.begin(&pool, asked).await };
 		tokio::spawn(warming.in_current_span()).await.map_err(ApiError::service)?
 	}
 
-	async fn begin(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<Arc<Warm>> {
+	async fn begin(self: &Arc<Self>, pool: &Arc<Pool>, asked: Instant) -> Result<Arc<Warm>> {
 		let mut place = self.template.lock().await;
 		if let Some(warm) = &*place {
 			return Ok(warm.clone());
 		}
+		// Who has waited for that does not wait for another.
+		if let Some((when, why)) = &*locked(&self.failure)
+			&& *when > asked
+		{
+			return Err(why.clone());
+		}
 		let failed = |e: &ApiError| {
+			*locked(&self.failure) = Some((Instant::now(), e.clone()));
 			pool.metrics.warmed(None);
 			error!(function = self.config.full_name(), "not warm: {}", log::words(&e.why));
 		};
@@ -187,6 +200,7 @@ impl Function {
 		pool.metrics.warmed(Some(started.elapsed()));
 		info!(function = self.config.full_name(), ms = started.elapsed().as_millis() as u64, "warm");
 		self.parked.put(&pool.fresh, first);
+		*locked(&self.failure) = None;
 		*place = Some(warm.clone());
 		self.turns(pool, true);
 		Ok(warm)
@@ -200,6 +214,11 @@ impl Function {
 	/// Whether there is a template, as far as is known.
 	pub fn is_warm(&self) -> bool {
 		self.is_warm.load(Relaxed)
+	}
+
+	/// Whether it could not be warmed lately.
+	pub fn has_failed(&self) -> bool {
+		locked(&self.failure).as_ref().is_some_and(|(when, _)| when.elapsed() < LATELY)
 	}
 
 	/// Whether it is being warmed.

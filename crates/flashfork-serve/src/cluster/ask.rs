@@ -271,7 +271,7 @@ impl Cluster {
 			// Those who ask at the same time choose alike, and of equals not always the same.
 			let worth = |bid: &Bid| {
 				let chance = digest::digest(&digest::SHA256, format!("{} {name}", bid.node).as_bytes());
-				(bid.warmth, bid.memory / ALIKE, chance.as_ref().to_vec())
+				(!bid.failed, bid.warmth, bid.memory / ALIKE, chance.as_ref().to_vec())
 			};
 			best = best.into_iter().chain(bid).max_by_key(worth);
 		}
@@ -280,6 +280,8 @@ impl Cluster {
 
 	/// Has that one warm the function, and tells which it is. This node warms it when it runs it.
 	async fn warm_at(&self, function: &Function) -> Result<Option<Bid>> {
+		let full = "as many calls wait for functions to be warm at other nodes as may; try again later";
+		let _waits = self.waiting.try_acquire().map_err(|_| ApiError::too_many(full))?;
 		let Some(best) = self.best_bid(function).await? else { return Ok(None) };
 		if best.node == self.node {
 			return Ok(Some(best));

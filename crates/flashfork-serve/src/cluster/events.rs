@@ -48,6 +48,9 @@ const SOON: Duration = Duration::from_secs(1);
 /// hears of that.
 const ASKING: Duration = Duration::from_secs(3);
 
+const NOT_ITS: [StatusCode; 3] =
+	[StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
+
 /// The queue, and its results.
 pub struct Queue {
 	stream: Stream,
@@ -299,18 +302,19 @@ impl Cluster {
 			Ok(None) => Attempt::Nothing,
 			Ok(Some(outcome)) if outcome.failed => Attempt::Failed(ended("Failed", text(&outcome))),
 			Ok(Some(outcome)) => Attempt::Over(ended("Succeeded", text(&outcome))),
-			// The node has gone, or could not be asked: that is not this event's failure.
-			Err(e) if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT].contains(&e.status) => {
-				Attempt::Nothing
-			}
+			// The node has gone, is full, or could not be asked: that is not this event's failure.
+			Err(e) if NOT_ITS.contains(&e.status) => Attempt::Nothing,
 			Err(e) => Attempt::Failed(ended("Failed", e.to_string())),
 		})
 	}
 
 	/// Calls it, here where it is warm here.
 	async fn somewhere(self: &Arc<Self>, event: &Event, slot: OwnedSemaphorePermit) -> Result<Option<Outcome>> {
-		let function = self.find(&event.owner, &event.function).await?;
-		let function = function.ok_or_else(|| ApiError::no_function(&event.function))?;
+		let Some(function) = self.find(&event.owner, &event.function).await? else {
+			// What this node can't read another one may, or it may be mended.
+			let is_there = patiently(|| self.is_in_bucket(&event.owner, &event.function)).await?;
+			return if is_there { Ok(None) } else { Err(ApiError::no_function(&event.function)) };
+		};
 		let call = Call { id: event.id.clone(), payload: event.payload.clone().into(), context: None };
 		if function.is_warm() {
 			return self.run(&function, slot, call).await.map(Some);

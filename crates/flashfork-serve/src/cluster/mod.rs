@@ -48,7 +48,7 @@ use std::{
 };
 use tokio::{
 	signal::unix::{SignalKind, signal},
-	sync::{Notify, oneshot, watch},
+	sync::{Notify, Semaphore, oneshot, watch},
 	time::{sleep, timeout},
 };
 use tracing::info;
@@ -152,6 +152,8 @@ pub struct Cluster {
 	callers: Mutex<BTreeMap<String, oneshot::Sender<()>>>,
 	/// Functions that another node is asked to warm, too.
 	growing: Mutex<BTreeSet<String>>,
+	/// Calls that wait for another node to warm their functions.
+	waiting: Semaphore,
 	/// By functions.
 	doubts: Mutex<BTreeMap<String, Doubt>>,
 	/// Calls that have begun here.
@@ -186,6 +188,7 @@ impl Cluster {
 			return Err(taken(&node));
 		}
 		let jetstream = jetstream::new(client.clone());
+		let waiting = Semaphore::new(slots as usize + pool.most_wait);
 		let packages = Packages::open(&jetstream, key, anew).await?;
 		packages.agree(others.is_empty()).await?;
 		let queue = Queue::open(&jetstream, retry).await?;
@@ -207,6 +210,7 @@ impl Cluster {
 			open: watch::Sender::new(0),
 			callers: Mutex::default(),
 			growing: Mutex::default(),
+			waiting,
 			doubts: Mutex::default(),
 			calls: AtomicU64::default(),
 		};

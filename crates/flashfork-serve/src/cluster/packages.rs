@@ -204,12 +204,19 @@ impl Cluster {
 
 	/// Takes a function from all nodes.
 	pub async fn undeploy(&self, config: &Config) -> Result<()> {
+		self.connected()?;
 		let key = config_key(config);
 		let configs = &self.packages.configs;
 		let entry = configs.entry(&key).await.map_err(away)?;
 		let entry = entry.filter(|entry| entry.operation == Operation::Put);
 		let entry = entry.ok_or_else(|| ApiError::not_found("somebody else has undeployed this function"))?;
-		configs.delete_expect_revision(&key, Some(entry.revision)).await.map_err(away)?;
+		if let Err(e) = configs.delete_expect_revision(&key, Some(entry.revision)).await {
+			// Its answer may be lost: what the bucket has now counts.
+			let now = patiently(|| async { configs.entry(&key).await.map_err(away) }).await?;
+			if now.is_some_and(|now| now.operation == Operation::Put) {
+				return Err(away(e));
+			}
+		}
 		self.put_written(config.full_name(), entry.revision + 1, None);
 		if let Ok(config) = self.packages.read(&key, &entry.value) {
 			self.drop_package(&config).await;
@@ -250,6 +257,12 @@ impl Cluster {
 			self.take(entry);
 		}
 		Ok(self.known(owner, name))
+	}
+
+	/// Whether the bucket has one of this name, which this node may not be able to read.
+	pub async fn is_in_bucket(&self, owner: &str, name: &str) -> Result<bool> {
+		let entry = self.packages.configs.entry(format!("{owner}.{name}")).await.map_err(away)?;
+		Ok(entry.is_some_and(|entry| entry.operation == Operation::Put))
 	}
 
 	/// All that the bucket has now; their packages are here if the last server had them. Others' go.
@@ -364,7 +377,7 @@ impl Cluster {
 		self.pool.changed.notify_one();
 		let (store, functions, deploys) = (self.store.clone(), self.functions.clone(), self.deploys.clone());
 		tokio::spawn(async move {
-			let _none = deploys.of(&name).await;
+			let _none = deploys.none(&name).await;
 			let now = locked(&functions).get(&name).cloned();
 			let keep: Vec<_> = now.iter().map(|function| &function.config).collect();
 			store.tidy(&name, &keep);

@@ -98,6 +98,9 @@ impl From<ApiError> for Said {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Bid {
 	pub node: String,
+	/// Whether it could not be warmed there lately.
+	#[serde(default)]
+	pub failed: bool,
 	/// 2 where it is warm, 1 where it is being warmed.
 	pub warmth: u8,
 	/// Megabytes that are free.

@@ -153,12 +153,13 @@ impl Cluster {
 			return;
 		}
 		let function = locked(&self.functions).get(&format!("{}:{}", order.owner, order.function)).cloned();
+		let failed = function.as_ref().is_some_and(|function| function.has_failed());
 		let warmth = function.map_or(0, |function| match (function.is_warm(), function.is_warming()) {
 			(true, _) => 2,
 			(_, true) => 1,
 			_ => 0,
 		});
-		let bid = Bid { node: self.node.clone(), warmth, memory: super::status::free_memory(), slots };
+		let bid = Bid { node: self.node.clone(), failed, warmth, memory: super::status::free_memory(), slots };
 		self.say(&reply, None, &bid, Bytes::new()).await;
 	}
 

@@ -5,7 +5,10 @@ use crate::{
 	events::{result, send, try_send},
 	nats::Nats,
 };
-use base64::{Engine, prelude::BASE64_URL_SAFE as BASE64};
+use base64::{
+	Engine,
+	prelude::{BASE64_STANDARD, BASE64_URL_SAFE as BASE64},
+};
 use serde_json::{Value, json};
 use std::{
 	cell::RefCell,
@@ -696,6 +699,42 @@ fn of_nodes_of_one_name_that_begin_at_once_one_stays() {
 		process.wait().unwrap();
 	}
 	assert_eq!(left.len(), 1);
+}
+
+#[test]
+fn who_can_not_warm_a_function_has_others_do_so() {
+	let nats = Nats::start("unable", "");
+	let [one, _two, mut three] = ["n1", "n2", "n3"].map(|name| nats.node("unable", name, &[]));
+	let code = tempfile::tempdir().unwrap();
+	// Of equal bids for this one the first node's counts.
+	let text =
+		"import os\nassert '-n1' not in os.environ['LAMBDA_TASK_ROOT']\ndef lambda_handler(event, context): return 1\n";
+	fs::write(code.path().join("lambda_function.py"), text).unwrap();
+	three.deploy_from(code.path(), "g", &["--timeout", "20"]).unwrap();
+	nats.kill_node(&mut three, "n3");
+	until("it asks nobody else", || one.ask("POST", "/2015-03-31/functions/g/invocations", "", b"{}").0 == 200);
+}
+
+#[test]
+fn an_event_of_a_function_that_can_not_be_read_waits_until_it_can() {
+	let nats = Nats::start("unread", "");
+	let mut one = nats.node("unread", "n1", &["--event-retry", "0"]);
+	one.deploy("f", &["--timeout", "20"]);
+	let subject = "$KV.flashfork_functions.local.f";
+	let asked = json!({ "last_by_subj": subject }).to_string();
+	let told = nats.ask("$JS.API.STREAM.MSG.GET.KV_flashfork_functions", &asked);
+	let told: Value = serde_json::from_str(&told).unwrap();
+	let record = BASE64_STANDARD.decode(told["message"]["data"].as_str().unwrap()).unwrap();
+	nats.kill_node(&mut one, "n1");
+	nats.ask(subject, "{}");
+	let event = json!({ "id": "e", "owner": "local", "function": "f", "payload": "{}" });
+	nats.ask("flashfork.event.local.f.e", &event.to_string());
+	one.kill_and_start_again();
+	let tried = || !nats.ask("$JS.API.CONSUMER.INFO.flashfork_events.nodes", "").contains("\"num_redelivered\":0");
+	until("it is not tried", || tried() || result(&one, "e")["Status"] != "Pending");
+	nats.ask(subject, &String::from_utf8(record).unwrap());
+	until("it never runs", || result(&one, "e")["Status"] != "Pending");
+	assert_eq!(result(&one, "e")["Status"], "Succeeded");
 }
 
 /// Three NATS servers, of which the events' leader is killed while they run.
