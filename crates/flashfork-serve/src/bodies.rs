@@ -23,12 +23,15 @@ const STALL: Duration = Duration::from_secs(2);
 pub const MOST: usize = 6 << 20;
 pub const MOST_EVENT: usize = 1 << 20;
 pub const MOST_PACKAGE: usize = 70 << 20;
+/// Of an event's result, in which control characters of an answer are six.
+pub const MOST_RESULT: usize = 6 * MOST + (1 << 10);
 /// Kilobytes of all calls' and events', and of all packages', so that neither takes the others' room.
 const CALLS: usize = 128 << 10;
 const PACKAGES: usize = 2 * (MOST_PACKAGE >> 10);
 /// Of all answers that clients have not read yet, of calls and of what only reads: neither takes the others' room. Not
 /// the calls' own: these would wait for their answers with it.
 const ANSWERS: usize = 128 << 10;
+const UNREAD: &str = "answers that clients don't read have as much memory as they may; try again later";
 /// Bytes of an answer that is not counted: each connection has one.
 const SMALL: u64 = 64 << 10;
 
@@ -114,14 +117,18 @@ impl Bodies {
 		Ok((whole.into(), room))
 	}
 
-	/// Memory for an answer, before that is made; of a request that only `reads` or of a call.
-	pub async fn room_for_answer(&self, reads: bool) -> Result<OwnedSemaphorePermit> {
-		let full = "answers that clients don't read have as much memory as they may; try again later";
-		room(if reads { &self.reads } else { &self.answers }, MOST, full).await
+	/// Memory for an answer of so many bytes to who only reads, before that is made.
+	pub async fn room_to_read(&self, most: usize) -> Result<OwnedSemaphorePermit> {
+		room(&self.reads, most, UNREAD).await
 	}
 
-	/// Has an answer's memory count until its client has read it, or is cut off. It may be `reserved`; else, or where
-	/// that is too little, it is waited for: the answer is there, and what it came of is not done again.
+	/// Waits until there is memory for a call's answer, which another one may take by then.
+	pub async fn has_room_for_answer(&self) -> Result<()> {
+		room(&self.answers, MOST, UNREAD).await.map(drop)
+	}
+
+	/// Has an answer's memory count until its client has read it, or is cut off. It may be `reserved`, as much as it may
+	/// need; else it is waited for: the answer is there, and what it came of is not done again.
 	pub async fn hold(&self, response: Response, reserved: Option<OwnedSemaphorePermit>) -> Result<Response> {
 		if response.body().size_hint().exact().is_some_and(|len| len <= SMALL) {
 			return Ok(response);
@@ -129,12 +136,11 @@ impl Bodies {
 		let (parts, body) = response.into_parts();
 		let bytes = to_bytes(body, usize::MAX).await.map_err(ApiError::service)?;
 		let len = kilobytes(bytes.len()).min(ANSWERS);
-		let of = reserved.as_ref().map_or(&self.answers, OwnedSemaphorePermit::semaphore).clone();
-		let mut room = match reserved.filter(|room| room.num_permits() >= len) {
+		let mut room = match reserved {
 			Some(room) => room,
-			None => of.acquire_many_owned(len as u32).await.map_err(ApiError::service)?,
+			None => self.answers.clone().acquire_many_owned(len as u32).await.map_err(ApiError::service)?,
 		};
-		drop(room.split(room.num_permits() - len));
+		drop(room.split(room.num_permits().saturating_sub(len)));
 		Ok(Response::from_parts(parts, Bytes::from_owner(Held(bytes, room)).into()))
 	}
 }
@@ -145,13 +151,21 @@ mod tests {
 	use futures_util::FutureExt;
 
 	#[tokio::test]
+	async fn no_body_needs_no_memory() {
+		let bodies = Bodies::default();
+		let _all = bodies.packages.clone().acquire_many_owned(PACKAGES as u32).await.unwrap();
+		let read = bodies.read(&HeaderMap::new(), &mut Body::empty(), MOST_PACKAGE).now_or_never();
+		assert!(read.is_some_and(|read| read.is_ok()));
+	}
+
+	#[tokio::test]
 	async fn calls_do_not_wait_for_what_readers_have_not_read() {
 		let bodies = Bodies::default();
 		let mut read = Vec::new();
 		while bodies.reads.available_permits() >= kilobytes(MOST) {
-			let room = bodies.room_for_answer(true).await.unwrap();
+			let room = bodies.room_to_read(MOST).await.unwrap();
 			read.push(bodies.hold(Response::new(vec![0; MOST].into()), Some(room)).await.unwrap());
 		}
-		assert!(bodies.room_for_answer(false).now_or_never().is_some_and(|room| room.is_ok()));
+		assert!(bodies.has_room_for_answer().now_or_never().is_some_and(|room| room.is_ok()));
 	}
 }

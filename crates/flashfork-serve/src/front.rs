@@ -1,7 +1,7 @@
 //! What clients speak: AWS Lambda's Invoke API, as much of its other API as deploying takes, and functions' logs.
 
 use crate::{
-	bodies::{self, Bodies, MOST, MOST_EVENT, MOST_PACKAGE},
+	bodies::{self, Bodies, MOST, MOST_EVENT, MOST_PACKAGE, MOST_RESULT},
 	cluster::{Call, Cluster, Start},
 	deploys::Deploys,
 	error::{ApiError, Result},
@@ -29,7 +29,7 @@ use std::{
 	collections::BTreeMap,
 	net::Ipv4Addr,
 	sync::{Arc, Mutex, atomic::AtomicUsize},
-	time::Duration,
+	time::{Duration, Instant},
 };
 use tokio::{
 	net::TcpListener,
@@ -41,6 +41,10 @@ use tracing::{Instrument, debug_span, error};
 
 /// Most connections at a time.
 const MOST_CONNECTIONS: usize = 1024;
+
+/// Most functions of a list, as with AWS, and most bytes of it but for one.
+const MOST_LISTED: usize = 50;
+const MOST_PAGE: usize = 1 << 20;
 
 /// After which a result that could not be recorded is so again: the disk may have been full.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -59,8 +63,9 @@ pub struct Server {
 	turn: AsyncMutex<()>,
 	functions: Functions,
 	deploys: Arc<Deploys>,
-	/// How many functions of before are being warmed.
+	/// How many functions of before are being warmed, since when.
 	pub warming: AtomicUsize,
+	pub started: Instant,
 	/// Of a node: then functions and events are the cluster's.
 	pub cluster: Option<Arc<Cluster>>,
 }
@@ -97,7 +102,21 @@ impl Server {
 		}
 		let (warming, bodies, turn) = (AtomicUsize::default(), Bodies::default(), AsyncMutex::default());
 		let (functions, deploys) = (Arc::new(Mutex::new(functions)), Arc::default());
-		Ok(Server { pool, store, events, retry, keys, bodies, turn, functions, deploys, warming, cluster: None })
+		let started = Instant::now();
+		Ok(Server {
+			pool,
+			store,
+			events,
+			retry,
+			keys,
+			bodies,
+			turn,
+			functions,
+			deploys,
+			warming,
+			started,
+			cluster: None,
+		})
 	}
 
 	/// Removes packages of what is not deployed, or was cut off; of a server alone.
@@ -105,7 +124,10 @@ impl Server {
 		for name in self.store.names() {
 			let function = locked(&self.functions).get(&name).cloned();
 			let kept: Vec<_> = function.iter().map(|function| &function.config).collect();
-			self.store.tidy(&name, &kept);
+			// One whose configuration can't be read may be mended.
+			if !kept.is_empty() || !self.store.has(&name) {
+				self.store.tidy(&name, &kept);
+			}
 		}
 	}
 
@@ -242,9 +264,10 @@ async fn answer(
 	parts.extensions.insert(Room(room.clone()));
 	// What is read can be read again. A call that another node answers holds no slot here meanwhile.
 	let reserved = match right {
-		Right::Read => Some(server.bodies.room_for_answer(true).await?),
+		Right::Read if parts.uri.path().contains("/events/") => Some(server.bodies.room_to_read(MOST_RESULT).await?),
+		Right::Read => Some(server.bodies.room_to_read(MOST).await?),
 		Right::Invoke if server.cluster.is_some() => {
-			drop(server.bodies.room_for_answer(false).await?);
+			server.bodies.has_room_for_answer().await?;
 			None
 		}
 		_ => None,
@@ -409,19 +432,22 @@ async fn deploy(
 	Extension(Room(room)): Extension<Room>,
 	body: Bytes,
 ) -> Result<(StatusCode, Json<Value>)> {
-	let whole = async move {
-		let _room = room;
-		deploy_for(server, owner, body).await
-	};
-	tokio::spawn(whole.in_current_span()).await.map_err(ApiError::service)?
+	tokio::spawn(deploy_for(server, owner, body, room).in_current_span()).await.map_err(ApiError::service)?
 }
 
-async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(StatusCode, Json<Value>)> {
+/// `room` is the memory of the body, and of the package.
+async fn deploy_for(
+	server: Shared,
+	owner: String,
+	body: Bytes,
+	room: Arc<OwnedSemaphorePermit>,
+) -> Result<(StatusCode, Json<Value>)> {
 	// Twice, so that nothing is kept of what neither knows.
 	let mut config: Config = serde_json::from_slice(&body).map_err(ApiError::bad_content)?;
 	let Deployment { code, memory_size } = serde_json::from_slice(&body).map_err(ApiError::bad_content)?;
 	drop(body);
-	let _one = server.deploys.of(&format!("{owner}:{}", store::name(&config.function_name)?.1)).await;
+	let (_, function) = store::name(&config.function_name).map_err(|e| ApiError::invalid(e.why))?;
+	let _one = server.deploys.begin(&format!("{owner}:{function}")).await?;
 	let package = code.zip_file.ok_or_else(|| ApiError::invalid("Code.ZipFile, a package in base64, is missing"))?;
 	let package = BASE64.decode(package).map_err(ApiError::bad_content)?;
 	if let Some(cluster) = &server.cluster {
@@ -446,6 +472,8 @@ async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(Statu
 	let unpacked = tokio::task::spawn_blocking(move || unpacker.store.unpack(config, owner, &packed)).await;
 	drop(unpacking);
 	let config = unpacked.map_err(ApiError::service)??;
+	// Other nodes are sent it once the function is warm.
+	let package = server.cluster.is_some().then_some((package, room));
 	let name = config.full_name();
 	let old = locked(&server.functions).get(&name).cloned();
 	let function = Arc::new(Function::new(config.clone(), server.store.lease(&config)));
@@ -462,8 +490,8 @@ async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(Statu
 			if printed.contains("No module named awslambdaric") { "; pip install awslambdaric there" } else { "" };
 		return Err(ApiError::invalid(format!("{}{cure}{printed}", e.why)));
 	}
-	match &server.cluster {
-		Some(cluster) => {
+	match server.cluster.as_ref().zip(package) {
+		Some((cluster, (package, _room))) => {
 			if let Err(e) = cluster.deploy(function, &package).await {
 				server.store.tidy(&name, &kept);
 				return Err(e);
@@ -484,11 +512,28 @@ async fn deploy_for(server: Shared, owner: String, body: Bytes) -> Result<(Statu
 	Ok((StatusCode::CREATED, Json(config.shown())))
 }
 
-async fn list(State(server): State<Shared>, Extension(Owner(owner)): Extension<Owner>) -> Json<Value> {
+/// A page of functions, in the order of their names.
+async fn list(
+	State(server): State<Shared>,
+	Extension(Owner(owner)): Extension<Owner>,
+	RawQuery(query): RawQuery,
+) -> Result<Json<Value>> {
+	let most =
+		parameter(query.clone(), "MaxItems").map_or(Ok(MOST_LISTED), |most| most.parse().map_err(ApiError::invalid))?;
+	let after = parameter(query, "Marker").unwrap_or_default();
 	let mut all = server.functions();
-	all.retain(|function| function.config.owner == owner);
-	let all: Vec<_> = all.iter().map(|function| function.config.shown()).collect();
-	Json(json!({ "Functions": all }))
+	all.retain(|function| function.config.owner == owner && function.config.function_name > after);
+	let (mut page, mut bytes) = (Vec::new(), 0);
+	for function in &all {
+		let shown = function.config.shown();
+		bytes += shown.to_string().len();
+		if !page.is_empty() && (page.len() >= MOST_LISTED.min(most) || bytes > MOST_PAGE) {
+			break;
+		}
+		page.push(shown);
+	}
+	let next = if page.len() < all.len() { page.last().map(|last| last["FunctionName"].clone()) } else { None };
+	Ok(Json(json!({ "Functions": page, "NextMarker": next })))
 }
 
 async fn describe(
@@ -505,8 +550,10 @@ async fn undeploy(
 	State(server): State<Shared>,
 	Extension(Owner(owner)): Extension<Owner>,
 	Path(name): Path<String>,
+	RawQuery(query): RawQuery,
 ) -> Result<StatusCode> {
-	let _one = server.deploys.of(&format!("{owner}:{}", store::name(&name)?.1)).await;
+	is_latest(query, &name)?;
+	let _one = server.deploys.begin(&format!("{owner}:{}", store::name(&name)?.1)).await?;
 	let function = server.function(&owner, &name).await?;
 	match &server.cluster {
 		Some(cluster) => cluster.undeploy(&function.config).await?,

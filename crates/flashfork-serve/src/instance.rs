@@ -19,6 +19,8 @@ use tokio::{
 
 /// Most bytes of a call's log.
 const CALL_LOG: usize = 64 << 10;
+/// Most bytes of why a function can't be loaded.
+const MOST_WORDS: usize = 16 << 10;
 /// Why a call has failed whose time was up.
 pub const TIMED_OUT: &str = "Sandbox.Timedout";
 
@@ -192,10 +194,12 @@ async fn until(served: &mut Option<Served>) {
 fn failed(error: &[u8]) -> String {
 	let told: serde_json::Value = serde_json::from_slice(error).unwrap_or_default();
 	let text = |name: &str| told[name].as_str().map(str::to_owned);
-	match (text("errorType"), text("errorMessage")) {
+	let mut words = match (text("errorType"), text("errorMessage")) {
 		(Some(kind), Some(why)) => format!("{kind}: {why}"),
 		_ => String::from_utf8_lossy(error).into_owned(),
-	}
+	};
+	words.truncate(words.floor_char_boundary(MOST_WORDS));
+	words
 }
 
 fn exited(id: &str, how: &str) -> (&'static str, String) {
@@ -229,5 +233,16 @@ impl Log {
 		let more = self.bytes.len().saturating_sub(CALL_LOG);
 		self.bytes.drain(..more);
 		Ok(count)
+	}
+}
+
+#[cfg(test)]
+mod tests {
+	use super::*;
+
+	#[test]
+	fn why_a_function_fails_has_few_words() {
+		assert_eq!(failed(br#"{"errorType": "E", "errorMessage": "it"}"#), "E: it");
+		assert_eq!(failed(&[b'x'; 2 * MOST_WORDS]).len(), MOST_WORDS);
 	}
 }

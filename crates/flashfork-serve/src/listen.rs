@@ -62,6 +62,8 @@ pub async fn serve(
 			Err(_) => sleep(Duration::from_millis(100)).await,
 		}
 	}
+	// Nobody connects any more to who doesn't answer.
+	drop(listener);
 	ending.send_replace(true);
 	let _ = room.acquire_many(most as u32).await;
 }

@@ -4,6 +4,7 @@
 use crate::{
 	error::{ApiError, Result},
 	front::Server,
+	pool::TO_WARM,
 };
 use axum::{
 	Router,
@@ -35,7 +36,8 @@ async fn metrics(State(server): State<Arc<Server>>) -> Result<impl IntoResponse>
 
 async fn ready(State(server): State<Arc<Server>>) -> (StatusCode, String) {
 	let left = server.warming.load(Relaxed);
-	if left > 0 {
+	// One that hangs keeps no others' calls away.
+	if left > 0 && server.started.elapsed() < TO_WARM {
 		return (StatusCode::SERVICE_UNAVAILABLE, format!("functions of before are being warmed: {left}\n"));
 	}
 	if server.cluster.as_ref().is_some_and(|cluster| cluster.is_draining()) {

@@ -257,12 +257,16 @@ impl ServeArgs {
 		output::say(&said)?;
 		systemd::ready()?;
 		// Until a signal: however the server ends, all that it has started does (`warden.rs`).
-		match server.cluster.clone() {
-			None => front::serve(listener, tls, server, descriptors, pending()).await,
-			Some(node) => tokio::select! {
-				() = front::serve(listener, tls, server, descriptors, node.drained_by_signal()) => {}
-				() = cluster::signals(2) => {}
-			},
+		let node = server.cluster.clone();
+		let drained = async {
+			match node {
+				Some(node) => node.drained_by_signal().await,
+				None => cluster::signals(1).await,
+			}
+		};
+		tokio::select! {
+			() = front::serve(listener, tls, server, descriptors, drained) => {}
+			() = cluster::signals(2) => {}
 		}
 		drop(lock);
 		Ok(ExitCode::SUCCESS)

@@ -338,9 +338,15 @@ impl Store {
 		Ok(write(&self.function(config), &text)?)
 	}
 
+	/// Whether there is a configuration of this function, which may make no sense.
+	pub fn has(&self, name: &str) -> bool {
+		self.state.join("functions").join(name).exists()
+	}
+
 	/// Forgets it.
 	pub fn remove(&self, config: &Config) -> Result<()> {
 		fs::remove_file(self.function(config))?;
+		File::open(self.state.join("functions"))?.sync_all()?;
 		self.tidy(&config.full_name(), &[]);
 		Ok(())
 	}
@@ -433,6 +439,10 @@ fn unpack(package: &[u8], into: &Path) -> Result<()> {
 		ErrorKind::AlreadyExists | ErrorKind::NotADirectory => bad(&"it has a file and a directory of one name"),
 		_ => e.into(),
 	};
+	let broken = |e: std::io::Error| match e.kind() {
+		ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => e.into(),
+		_ => bad(&e),
+	};
 	let mut archive = zip::ZipArchive::new(Cursor::new(package)).map_err(|e| bad(&e))?;
 	if archive.len() > MOST_FILES {
 		return Err(bad(&"it has more than 30,000 files"));
@@ -462,9 +472,12 @@ fn unpack(package: &[u8], into: &Path) -> Result<()> {
 		}
 		let executable = if mode & 0o100 != 0 { 0o755 } else { 0o644 };
 		let out = File::options().write(true).create_new(true).mode(executable).open(&path);
-		let mut out = out.map_err(|e| bad(&format_args!("{}: {e}", path.display())))?;
+		let mut out = out.map_err(|e| match e.kind() {
+			ErrorKind::StorageFull | ErrorKind::QuotaExceeded => e.into(),
+			_ => bad(&format_args!("{}: {e}", path.display())),
+		})?;
 		// What it claims to be unpacked is not believed.
-		let written = std::io::copy(&mut file.take(left + 1), &mut out).map_err(|e| bad(&e))?;
+		let written = std::io::copy(&mut file.take(left + 1), &mut out).map_err(broken)?;
 		left = left.checked_sub(written).ok_or_else(|| bad(&"it unpacks to more than 250 MB"))?;
 		made.push(path);
 	}

@@ -58,6 +58,15 @@ fn bodies_that_are_huge_or_slow_hold_nobody_up() {
 }
 
 #[test]
+fn who_is_refused_before_all_is_sent_is_told_so() {
+	let server = Server::start("early", &[]);
+	let body = vec![b' '; 20 << 20];
+	let mut stream = server.send("f", &format!("Content-Length: {}\r\nConnection: close\r\n", body.len()), "");
+	stream.write_all(&body).unwrap();
+	assert_eq!(answer(&mut stream).0, 413);
+}
+
+#[test]
 fn bodies_of_all_requests_together_have_a_limit() {
 	let server = server("room", &[]);
 	// All but the last byte of each, 240 MB in all.

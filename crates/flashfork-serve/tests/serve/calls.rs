@@ -40,6 +40,8 @@ for what in client.invoke, client.get_function:
 assert client.get_function(FunctionName="run")["ResponseMetadata"]["RequestId"]
 assert client.invoke(FunctionName="run", InvocationType="Event")["StatusCode"] == 202
 assert [f["FunctionName"] for f in client.list_functions()["Functions"]] == ["bad", "run"]
+pages = client.get_paginator("list_functions").paginate(PaginationConfig={"PageSize": 1})
+assert [[f["FunctionName"] for f in page["Functions"]] for page in pages] == [["bad"], ["run"]]
 assert client.get_function(FunctionName="run")["Configuration"]["Handler"] == "app.run"
 client.delete_function(FunctionName="run")
 try:
@@ -251,6 +253,18 @@ fn what_a_call_has_started_ends_with_it() {
 		server.call("f", &json!({ "do": "fork", "then": then, "word": word }));
 		until(&format!("{then}: children are left"), || !runs(&word));
 	}
+}
+
+#[test]
+fn a_server_that_is_to_end_answers_who_has_asked() {
+	let mut server = Server::start("term", &[]);
+	server.deploy("f", &["--timeout", "3"]);
+	let mut call = server.sleeper(&format!("term{}", std::process::id()));
+	assert!(Command::new("kill").arg(server.process.id().to_string()).status().unwrap().success());
+	until("it takes more", || std::net::TcpStream::connect(&server.address).is_err());
+	let (status, _, body) = answer(&mut call);
+	assert!(status == 200 && String::from_utf8(body).unwrap().contains("Sandbox.Timedout"));
+	assert!(server.process.wait().unwrap().success());
 }
 
 #[test]
