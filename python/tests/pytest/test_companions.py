@@ -10,18 +10,18 @@ def test_coverage_by_pytest_cov(suite, mode):
 	result = suite(
 		*(*mode, "-p", "pytest_cov", "--cov=measured", "--cov-report=term-missing"),
 		measured="""
-        def one():
-            return 1
-        def two():
-            return 2
-        def never():
-            return 3
-        """,
+		def one():
+			return 1
+		def two():
+			return 2
+		def never():
+			return 3
+		""",
 		test_it="""
-        import measured
-        def test_one(): measured.one()
-        def test_two(): measured.two()
-        """,
+		import measured
+		def test_one(): measured.one()
+		def test_two(): measured.two()
+		""",
 	)
 	result.assert_outcomes(passed=2)
 	result.stdout.fnmatch_lines(["measured.py * 6 * 1 * 83% * 6"])
@@ -33,11 +33,11 @@ def test_coverage_of_tests_that_run_nothing_of_it_warns_of_nothing(suite, mode):
 		*(*mode, "-p", "pytest_cov", "--cov=measured", "--cov-report=", "-W", "error::coverage.exceptions.CoverageWarning"),
 		measured="def one(): return 1",
 		test_it="""
-        import measured
-        def test_one(): measured.one()
-        def test_two(): pass
-        def test_three(): pass
-        """,
+		import measured
+		def test_one(): measured.one()
+		def test_two(): pass
+		def test_three(): pass
+		""",
 	).assert_outcomes(passed=3)
 
 
@@ -59,26 +59,26 @@ def test_asyncio_with_a_loop_above_the_function(suite, mode):
 	result = suite(
 		*(*mode, "-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function"),
 		test_it="""
-        import asyncio, pytest, pytest_asyncio
-        @pytest_asyncio.fixture(scope="module", loop_scope="module")
-        async def queue():
-            made = asyncio.Queue()
-            await made.put(1)
-            return made
-        @pytest.mark.asyncio(loop_scope="module")
-        async def test_one(queue):
-            await asyncio.to_thread(int)
-            assert await queue.get() == 1
-            await queue.put(1)
-        @pytest.mark.asyncio(loop_scope="module")
-        async def test_two(queue):
-            process = await asyncio.create_subprocess_exec("true")
-            assert await process.wait() == 0
-            assert await queue.get() == 1
-            await queue.put(1)
-        @pytest.mark.asyncio
-        async def test_three(): await asyncio.sleep(0)
-        """,
+		import asyncio, pytest, pytest_asyncio
+		@pytest_asyncio.fixture(scope="module", loop_scope="module")
+		async def queue():
+			made = asyncio.Queue()
+			await made.put(1)
+			return made
+		@pytest.mark.asyncio(loop_scope="module")
+		async def test_one(queue):
+			await asyncio.to_thread(int)
+			assert await queue.get() == 1
+			await queue.put(1)
+		@pytest.mark.asyncio(loop_scope="module")
+		async def test_two(queue):
+			process = await asyncio.create_subprocess_exec("true")
+			assert await process.wait() == 0
+			assert await queue.get() == 1
+			await queue.put(1)
+		@pytest.mark.asyncio
+		async def test_three(): await asyncio.sleep(0)
+		""",
 	)
 	result.assert_outcomes(passed=3)
 
@@ -86,10 +86,10 @@ def test_asyncio_with_a_loop_above_the_function(suite, mode):
 def test_randomly_seeds_as_without_clones(suite, mode):
 	pytest.importorskip("pytest_randomly")
 	program = """
-        import random, pytest
-        @pytest.mark.parametrize("n", range(4))
-        def test_it(n): open(f"number{n}", "w").write(str(random.random()))
-        """
+		import random, pytest
+		@pytest.mark.parametrize("n", range(4))
+		def test_it(n): open(f"number{n}", "w").write(str(random.random()))
+		"""
 	plugin = ("-p", "pytest_randomly", "--randomly-seed=7")
 	suite(*plugin, test_it=program).assert_outcomes(passed=4)
 	plain = [open(f"number{n}").read() for n in range(4)]
@@ -102,26 +102,26 @@ def test_django_has_a_database_for_each_worker(suite, mode):
 	result = suite(
 		*(*mode, "-p", "pytest_django.plugin", "--ds=settings"),
 		settings="""
-        DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "real.db", "TEST": {"NAME": "test.db"}}}
-        INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth"]
-        DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
-        """,
+		DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "real.db", "TEST": {"NAME": "test.db"}}}
+		INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth"]
+		DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
+		""",
 		test_it="""
-        import os, pytest
-        from django.db import connection
-        @pytest.mark.django_db
-        @pytest.mark.parametrize("n", range(4))
-        def test_it(n):
-            from django.contrib.auth.models import User
-            User.objects.create(username="the only one")
-            assert User.objects.count() == 1
-            worker = os.environ.get("PYTEST_XDIST_WORKER")
-            name = os.path.basename(str(connection.settings_dict["NAME"]))
-            assert name == ("test.db" if worker is None else f"test.db_{worker}"), name
-        @pytest.mark.django_db(transaction=True)
-        def test_committed():
-            from django.contrib.auth.models import User
-            User.objects.create(username="committed")
-        """,
+		import os, pytest
+		from django.db import connection
+		@pytest.mark.django_db
+		@pytest.mark.parametrize("n", range(4))
+		def test_it(n):
+			from django.contrib.auth.models import User
+			User.objects.create(username="the only one")
+			assert User.objects.count() == 1
+			worker = os.environ.get("PYTEST_XDIST_WORKER")
+			name = os.path.basename(str(connection.settings_dict["NAME"]))
+			assert name == ("test.db" if worker is None else f"test.db_{worker}"), name
+		@pytest.mark.django_db(transaction=True)
+		def test_committed():
+			from django.contrib.auth.models import User
+			User.objects.create(username="committed")
+		""",
 	)
 	result.assert_outcomes(passed=5)

@@ -18,55 +18,55 @@ counts = {}
 deaths.touch()
 
 def dies():
-    counts[os.getpid()] = counts.get(os.getpid(), 0) + 1
-    if os.getpid() == pytest_pid or counts[os.getpid()] != deaths.stat().st_size + 1 or deaths.stat().st_size == 24:
-        return False
-    with open(deaths, "a") as file: file.write(".")
-    counts[os.getpid()] = 1000  # once
-    return True
+	counts[os.getpid()] = counts.get(os.getpid(), 0) + 1
+	if os.getpid() == pytest_pid or counts[os.getpid()] != deaths.stat().st_size + 1 or deaths.stat().st_size == 24:
+		return False
+	with open(deaths, "a") as file: file.write(".")
+	counts[os.getpid()] = 1000  # once
+	return True
 
 def die():
-    os.kill(os.getpid(), signal.SIGKILL)
+	os.kill(os.getpid(), signal.SIGKILL)
 
 class Half:
-    def __init__(self, real): self.real = real
-    def sendall(self, data, flags=0):
-        self.real.sendall(data[: len(data) // 2], flags)
-        die()
-    def __getattr__(self, name): return getattr(self.real, name)
+	def __init__(self, real): self.real = real
+	def sendall(self, data, flags=0):
+		self.real.sendall(data[: len(data) // 2], flags)
+		die()
+	def __getattr__(self, name): return getattr(self.real, name)
 
 class Garbage(Half):
-    def sendall(self, data, flags=0):
-        self.real.sendall(b"#" * len(data), flags)
+	def sendall(self, data, flags=0):
+		self.real.sendall(b"#" * len(data), flags)
 
 def faulty_send(self, *message):
-    faulty = dies()
-    if faulty and where == "before":
-        die()
-    if faulty and where in ("in", "garbage"):
-        self._socket = {"in": Half, "garbage": Garbage}[where](self._socket)
-    send(self, *message)
-    if faulty and where == "after":
-        die()
+	faulty = dies()
+	if faulty and where == "before":
+		die()
+	if faulty and where in ("in", "garbage"):
+		self._socket = {"in": Half, "garbage": Garbage}[where](self._socket)
+	send(self, *message)
+	if faulty and where == "after":
+		die()
 
 def faulty_receive(self):
-    message = receive(self)
-    if dies():
-        die()
-    return message
+	message = receive(self)
+	if dies():
+		die()
+	return message
 
 if where == "received":
-    Channel.receive = faulty_receive
+	Channel.receive = faulty_receive
 else:
-    Channel.send = faulty_send
+	Channel.send = faulty_send
 """
 
 SUITE = """
-    import pytest
-    @pytest.fixture(scope="module", autouse=True)
-    def higher(): yield
-    @pytest.mark.parametrize("n", range(100))
-    def test_it(n): print(n)
+	import pytest
+	@pytest.fixture(scope="module", autouse=True)
+	def higher(): yield
+	@pytest.mark.parametrize("n", range(100))
+	def test_it(n): print(n)
 """
 
 

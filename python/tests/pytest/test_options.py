@@ -7,25 +7,25 @@ import pytest
 pytest_plugins = ["pytester"]
 
 TESTS = """
-    import logging, os, sys, warnings
-    import pytest
-    def test_passes(record_property):
-        record_property("key", "value")
-        warnings.warn(UserWarning("a warning"))
-    def test_fails():
-        print("to standard output")
-        os.system("echo of a process")
-        print("to standard error", file=sys.stderr)
-        logging.getLogger().warning("to the log")
-        assert "left" == "right"
-    @pytest.mark.skip(reason="for a reason")
-    def test_skipped(): pass
-    @pytest.mark.xfail(reason="known")
-    def test_xfails(): assert 0
-    @pytest.mark.xfail
-    def test_xpasses(): pass
-    @pytest.mark.parametrize("n", [1, 2, 3])
-    def test_more(n, tmp_path, capfd, capsys_text="x"): print(n); assert capfd.readouterr().out == f"{n}\\n"
+	import logging, os, sys, warnings
+	import pytest
+	def test_passes(record_property):
+		record_property("key", "value")
+		warnings.warn(UserWarning("a warning"))
+	def test_fails():
+		print("to standard output")
+		os.system("echo of a process")
+		print("to standard error", file=sys.stderr)
+		logging.getLogger().warning("to the log")
+		assert "left" == "right"
+	@pytest.mark.skip(reason="for a reason")
+	def test_skipped(): pass
+	@pytest.mark.xfail(reason="known")
+	def test_xfails(): assert 0
+	@pytest.mark.xfail
+	def test_xpasses(): pass
+	@pytest.mark.parametrize("n", [1, 2, 3])
+	def test_more(n, tmp_path, capfd, capsys_text="x"): print(n); assert capfd.readouterr().out == f"{n}\\n"
 """
 
 
@@ -67,10 +67,10 @@ def test_pdb_stays_in_the_process(suite, mode):
 		*mode,
 		"--pdb",
 		test_it="""
-        import os
-        pid = os.getpid()
-        def test_here(): assert os.getpid() == pid
-        """,
+		import os
+		pid = os.getpid()
+		def test_here(): assert os.getpid() == pid
+		""",
 	)
 	result.assert_outcomes(passed=1)
 
@@ -85,16 +85,16 @@ def test_workers_have_xdists_names(suite):
 	result = suite(
 		"--clones=2",
 		test_it="""
-        import os, pytest
-        @pytest.mark.parametrize("n", range(6))
-        def test_names(n, worker_name, tmp_path_factory):
-            assert worker_name in ("gw0", "gw1")
-            assert os.environ["PYTEST_XDIST_WORKER"] == worker_name
-            assert os.environ["PYTEST_XDIST_WORKER_COUNT"] == "2"
-            assert tmp_path_factory.getbasetemp().name == f"popen-{worker_name}"
-        @pytest.fixture(scope="session")
-        def worker_name(request): return request.config.workerinput["workerid"]
-        """,
+		import os, pytest
+		@pytest.mark.parametrize("n", range(6))
+		def test_names(n, worker_name, tmp_path_factory):
+			assert worker_name in ("gw0", "gw1")
+			assert os.environ["PYTEST_XDIST_WORKER"] == worker_name
+			assert os.environ["PYTEST_XDIST_WORKER_COUNT"] == "2"
+			assert tmp_path_factory.getbasetemp().name == f"popen-{worker_name}"
+		@pytest.fixture(scope="session")
+		def worker_name(request): return request.config.workerinput["workerid"]
+		""",
 	)
 	result.assert_outcomes(passed=6)
 
@@ -103,18 +103,18 @@ def test_workers_have_xdists_names(suite):
 def test_tests_stay_together_as_xdists_do(suite, distribution, key):
 	pytest.importorskip("xdist")
 	file = """
-    import os, pathlib, pytest
-    def note(**names):
-        with open(pathlib.Path(__file__).parent / "log", "a") as log:
-            for key, value in names.items(): print(key, value, os.getpid(), file=log)
-    class TestOne:
-        @pytest.mark.parametrize("n", range(4))
-        def test_it(self, n): note(file=__file__, scope=__file__ + "One")
-    class TestTwo:
-        @pytest.mark.xdist_group("x")
-        @pytest.mark.parametrize("n", range(4))
-        def test_it(self, n): note(file=__file__, scope=__file__ + "Two", group="x")
-    """
+	import os, pathlib, pytest
+	def note(**names):
+		with open(pathlib.Path(__file__).parent / "log", "a") as log:
+			for key, value in names.items(): print(key, value, os.getpid(), file=log)
+	class TestOne:
+		@pytest.mark.parametrize("n", range(4))
+		def test_it(self, n): note(file=__file__, scope=__file__ + "One")
+	class TestTwo:
+		@pytest.mark.xdist_group("x")
+		@pytest.mark.parametrize("n", range(4))
+		def test_it(self, n): note(file=__file__, scope=__file__ + "Two", group="x")
+	"""
 	result = suite("-p", "xdist.plugin", "--clones=auto", "-n3", f"--dist={distribution}", test_a=file, test_b=file)
 	result.assert_outcomes(passed=16)
 	pids = {}
@@ -137,10 +137,10 @@ def test_options_without_xdist(suite):
 
 def test_a_failed_subtest_fails_its_test(suite, mode):
 	test = """
-        def test_it(subtests):
-            for n in range(3):
-                with subtests.test(n=n): assert n != 1
-        """
+		def test_it(subtests):
+			for n in range(3):
+				with subtests.test(n=n): assert n != 1
+		"""
 	plain = suite(test_it=test)
 	if plain.ret != pytest.ExitCode.TESTS_FAILED or "errors" in plain.parseoutcomes():
 		pytest.skip("this pytest has no subtests")
@@ -150,11 +150,11 @@ def test_a_failed_subtest_fails_its_test(suite, mode):
 def test_xdists_own_workers_do_not_clone(suite):
 	pytest.importorskip("xdist")
 	test = """
-        import os, pytest
-        pid = os.getpid()
-        @pytest.mark.clone
-        def test_it(): assert os.getpid() == pid
-        """
+		import os, pytest
+		pid = os.getpid()
+		@pytest.mark.clone
+		def test_it(): assert os.getpid() == pid
+		"""
 	suite("-p", "xdist.plugin", "-n1", test_it=test).assert_outcomes(passed=1)
 	result = suite("-p", "xdist.plugin", "-n1", "--clone-each")
 	assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -169,11 +169,11 @@ def test_an_error_in_collection_stops_it(suite, mode):
 
 def test_random_numbers_that_were_chosen_stay_and_others_are_new(suite):
 	program = """
-        import random, pytest
-        {}
-        @pytest.mark.parametrize("n", range(2))
-        def test_it(n): open(f"number{{n}}", "w").write(str(random.random()))
-        """
+		import random, pytest
+		{}
+		@pytest.mark.parametrize("n", range(2))
+		def test_it(n): open(f"number{{n}}", "w").write(str(random.random()))
+		"""
 	for choose, same in (("random.seed(5)", True), ("", False)):
 		suite("--clone-each", test_it=program.format(choose)).assert_outcomes(passed=2)
 		assert (open("number0").read() == open("number1").read()) is same

@@ -16,24 +16,24 @@ def test_ctrl_c_ends_everything_and_tears_down(pytester, mode, tmp_path, monkeyp
 	mark = f"FLASHFORK_SUITE={tmp_path}"
 	pytester.makepyfile(
 		test_long="""
-        import os, pathlib, subprocess, time, pytest
-        notes = pathlib.Path(os.environ["FLASHFORK_SUITE"])
+		import os, pathlib, subprocess, time, pytest
+		notes = pathlib.Path(os.environ["FLASHFORK_SUITE"])
 
-        @pytest.fixture(scope="session")
-        def higher():
-            yield
-            (notes / "higher is down").touch()
+		@pytest.fixture(scope="session")
+		def higher():
+			yield
+			(notes / "higher is down").touch()
 
-        @pytest.fixture
-        def function():
-            yield
-            (notes / "function is down").touch()
+		@pytest.fixture
+		def function():
+			yield
+			(notes / "function is down").touch()
 
-        def test_long(higher, function):
-            subprocess.Popen(["sleep", "1000"])
-            (notes / "runs").touch()
-            time.sleep(1000)
-        """
+		def test_long(higher, function):
+			subprocess.Popen(["sleep", "1000"])
+			(notes / "runs").touch()
+			time.sleep(1000)
+		"""
 	)
 	environment = {**os.environ, "FLASHFORK_SUITE": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 	run = subprocess.Popen(
@@ -66,11 +66,11 @@ def wait_for(path, run):
 
 
 TEN = """
-    import pytest
-    @pytest.fixture(scope="module", autouse=True)
-    def higher(): yield
-    @pytest.mark.parametrize("n", range(10))
-    def test_it(n): assert n < 2
+	import pytest
+	@pytest.fixture(scope="module", autouse=True)
+	def higher(): yield
+	@pytest.mark.parametrize("n", range(10))
+	def test_it(n): assert n < 2
 """
 
 
@@ -100,12 +100,12 @@ def test_what_ends_a_run_in_a_test_ends_it(suite, mode, statement, status, line)
 	result = suite(
 		*mode,
 		test_exit=f"""
-        import pytest
-        def test_one(request):
-            {statement}
-        @pytest.mark.parametrize("n", range(50))
-        def test_more(n): pass
-        """,
+		import pytest
+		def test_one(request):
+			{statement}
+		@pytest.mark.parametrize("n", range(50))
+		def test_more(n): pass
+		""",
 	)
 	assert result.ret == status
 	result.stdout.fnmatch_lines([line])
@@ -115,9 +115,9 @@ def test_an_error_in_a_hook_ends_the_run(suite, mode):
 	result = suite(
 		*mode,
 		conftest="""
-        def pytest_runtest_logfinish(nodeid):
-            raise RuntimeError("of the hook")
-        """,
+		def pytest_runtest_logfinish(nodeid):
+			raise RuntimeError("of the hook")
+		""",
 		test_it="def test_it(): pass",
 	)
 	assert result.ret == pytest.ExitCode.INTERNAL_ERROR
