@@ -2,7 +2,7 @@
 //! and from the programs. Each stands behind a line `<!-- table NAME -->`; how a reason is found, its last column, is
 //! the document's own.
 
-use crate::{program::programs_of, rows::WITHOUT_PROGRAM};
+use crate::program::programs_of;
 use flashfork_core::{
 	environment,
 	never_seal::{Scope, TABLE},
@@ -60,15 +60,12 @@ fn made(table: &str, old: &str) -> Result<String, Failed> {
 fn never_seal(scope: Scope, old: &str) -> Result<String, Failed> {
 	let mut text = String::from("| name | what | why | found by |\n|---|---|---|---|\n");
 	for row in TABLE.iter().filter(|row| row.scope == scope) {
-		let name = match WITHOUT_PROGRAM.contains(&row.reason) {
-			true => row.name.to_owned(),
-			false => format!("[{0}](../tests/behaviour/never_seal/{0}.c)", row.name),
-		};
+		let name = row.name;
 		let [what, why] = [row.what, row.why].map(escaped);
 		let known = old.lines().find(|line| line.starts_with(&format!("| {name} | ")));
 		let found_by = known.and_then(|line| line.strip_suffix(" |")?.rsplit_once(" | ")).map_or("", |(_, last)| last);
 		if found_by.is_empty() || found_by == why {
-			return Err(format!("docs/NEVER_SEAL.md doesn't say how {} is found: add its row", row.name).into());
+			return Err(format!("docs/NEVER_SEAL.md doesn't say how {name} is found: add its row").into());
 		}
 		writeln!(text, "| {name} | {what} | {why} | {found_by} |")?;
 	}
@@ -100,8 +97,7 @@ fn fork_safety(kind: &str) -> String {
 		let (what, happens) = sentence.split_once(": ").expect("a program of fork_safety says `what: what happens`");
 		let to_do = to_do.split_whitespace().collect::<Vec<_>>().join(" ");
 		let cells = [happens, to_do.as_str()].map(escaped).join(" | ");
-		writeln!(text, "| [{what}](../tests/behaviour/fork_safety/{}.c) | {cells} |", program.name)
-			.expect("writes to a string");
+		writeln!(text, "| {what} (`{}`) | {cells} |", program.name).expect("writes to a string");
 	}
 	text
 }

@@ -5,7 +5,7 @@ use flashfork_core::never_seal::{Reason, Row, TABLE};
 use libtest_mimic::Failed;
 
 /// Rows without a program; `docs/NEVER_SEAL.md` says what shows them instead.
-pub const WITHOUT_PROGRAM: &[Reason] = &[Reason::Device, Reason::UnknownFlag];
+const WITHOUT_PROGRAM: &[Reason] = &[Reason::Device, Reason::UnknownFlag];
 
 pub fn row(name: &str) -> Option<&'static Row> {
 	TABLE.iter().find(|row| row.name == name)
