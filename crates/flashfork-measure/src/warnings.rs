@@ -1,4 +1,4 @@
-//! What to beware of in a run, each with advice. Shown beside the figures; nothing is thrown away because of them.
+//! What to beware of in a run, shown beside the figures; nothing is thrown away because of it.
 
 use crate::{
 	host::HostCard,
@@ -69,39 +69,34 @@ pub fn of_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Stri
 	let mut warnings = Vec::new();
 	if let Some((n, record)) = few.iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
 		warnings.push(format!(
-			"{} fewer than {FEW} samples (least: {n}, {}): more rounds make figures firmer.",
-			cells(few.len(), "has", "have"),
+			"Fewer than {FEW} samples: {} (least: {n}, {}).",
+			counted(few.len(), "cell"),
 			record.label()
 		));
 	}
 	if let Some((n, record)) = short.iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
 		warnings.push(format!(
-			"{} fewer than {FEW_ROUNDS} rounds (least: {n}, {}): the intervals are narrower than 95 % would be; \
-			 more time makes them firmer.",
-			cells(short.len(), "has", "have"),
+			"Fewer than {FEW_ROUNDS} rounds, so intervals of less than 95 %: {} (least: {n}, {}).",
+			counted(short.len(), "cell"),
 			record.label()
 		));
 	}
 	if let Some((spread, record)) = largest(&noisy) {
 		warnings.push(format!(
-			"{} noisy (10–90 % span {spread:.1} × the median at most, {}): compare medians.",
-			cells(noisy.len(), "is", "are"),
+			"Noisy: {} (10–90 % span up to {spread:.1} × the median, {}).",
+			counted(noisy.len(), "cell"),
 			record.label()
 		));
 	}
 	if let Some((share, record)) = largest(&late) {
 		warnings.push(format!(
-			"{} more than a tenth of the samples far above the rest (most: {:.0} %, {}).",
-			cells(late.len(), "has", "have"),
+			"More than a tenth of the samples far above the rest: {} (most: {:.0} %, {}).",
+			counted(late.len(), "cell"),
 			share * 100.0,
 			record.label()
 		));
 	}
 	warnings
-}
-
-fn cells(n: usize, one: &str, more: &str) -> String {
-	format!("{} {}", counted(n, "cell"), if n == 1 { one } else { more })
 }
 
 fn largest<'a>(found: &[(f64, &'a Record)]) -> Option<(f64, &'a Record)> {
@@ -156,7 +151,7 @@ mod tests {
 		let short = of_records(&[short]);
 		assert!(short.len() == 1 && short[0].contains("least: 3, fork seal"), "{short:?}");
 		let noisy = of_records(&[record((1..=40).map(|i| f64::from(i * i)).collect())]);
-		assert!(noisy.len() == 1 && noisy[0].contains("noisy"), "{noisy:?}");
+		assert!(noisy.len() == 1 && noisy[0].contains("Noisy"), "{noisy:?}");
 		let disturbed = of_records(&[record((0..40).map(|i| if i % 8 == 0 { 900.0 } else { 100.0 }).collect())]);
 		assert!(disturbed.iter().any(|line| line.contains("far above the rest")), "{disturbed:?}");
 	}
