@@ -127,8 +127,8 @@ impl Bodies {
 		room(&self.answers, MOST, UNREAD).await.map(drop)
 	}
 
-	/// Has an answer's memory count until its client has read it, or is cut off. It may be `reserved`, as much as it may
-	/// need; else it is waited for: the answer is there, and what it came of is not done again.
+	/// Has an answer's memory count until its client has read it, or is cut off. As much as it may need is `reserved`;
+	/// else it is waited for: the answer is there, and what it came of is not done again.
 	pub async fn hold(&self, response: Response, reserved: Option<OwnedSemaphorePermit>) -> Result<Response> {
 		if response.body().size_hint().exact().is_some_and(|len| len <= SMALL) {
 			return Ok(response);
