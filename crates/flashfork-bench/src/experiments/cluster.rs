@@ -1,11 +1,10 @@
 //! `bench cluster`: what it costs that a function is warm at another node, and what comes of calls and events when
 //! parts of a cluster fail.
 //!
-//! Three NATS servers and four nodes run as they would on seven machines: each in a network namespace, with a link to
-//! a switch ([`network`]). Calls are made by HTTP at the node where a function is warm and at another one, and without
-//! HTTP, by the message that this one would send ([`wire`]); NATS's own request and reply on the same way is the floor,
-//! and Ray stands beside it. Then nodes, servers and links fail under load: each request is counted by what became of
-//! it, each event that was accepted by the results that are recorded of it.
+//! Three NATS servers and four nodes are each in a network namespace, with a link to a switch ([`network`]). Calls are
+//! made by HTTP where a function is warm and at another node, and without HTTP, by the message that this one would send
+//! ([`wire`]); NATS's own request and reply on the same way is the floor, and Ray stands beside it. Then nodes, servers
+//! and links fail under load: each request is counted by what became of it, each accepted event by its results.
 
 mod faults;
 mod health;

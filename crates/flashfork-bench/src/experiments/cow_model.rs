@@ -2,9 +2,9 @@
 //!
 //! J. M. Smith and G. Q. Maguire, "Effects of copy-on-write memory management on the response time of UNIX fork
 //! operations", Computing Systems 1(3), 1988: a parent with so much memory forks, the child writes one byte in a share
-//! of its pages and exits. From the times follows what a process, a page-table entry and a copied page cost, and how
-//! far the service of a page fault is from the bare copy of its page. Their program `do-fork` is followed, with two
-//! differences: each child is waited for, and the program times itself (they used the shell's `time` and regretted it).
+//! of its pages and exits. From the times follow the prices of a process, a page-table entry and a copied page. Unlike
+//! in their program `do-fork`, each child is waited for, and the program times itself (they used the shell's `time` and
+//! regretted it).
 
 mod grid;
 mod model;

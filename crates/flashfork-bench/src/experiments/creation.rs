@@ -1,11 +1,10 @@
 //! `bench creation`: every way to make a process (and a thread, as the floor) beside the others, by the parent's
 //! memory.
 //!
-//! What chapter 28.3 of "The Linux Programming Interface" (M. Kerrisk, 2010) tabulates, with the parent's memory really
+//! What chapter 28.3 of "The Linux Programming Interface" (M. Kerrisk, 2010) tabulates, with the parent's memory
 //! touched, the phases apart, and the engines of this project in the same run. All ways of one size are visited in
-//! random order ([`flashfork_measure::sampling`]); ways that prepare the parent differently (huge pages, sealed, on
-//! demand, with threads) live in workers of their own. Every child's status is checked; rates are computed from the
-//! times.
+//! random order; ways that prepare the parent differently (huge pages, sealed, on demand, with threads) live in workers
+//! of their own. Every child's status is checked; rates are computed from the times.
 
 mod cycle;
 mod extras;

@@ -1,10 +1,9 @@
 //! `bench fuzz`: AFL++ on SQLite with a large database in memory, plain and with the shim.
 //!
-//! Section 5.3.1 and figure 9 of on-demand fork (EuroSys 2021): the fuzzed program loads its database, then AFL's
-//! deferred fork server clones it for every input, and the cost of those clones is the throughput. The methods take
-//! turns in slices on one CPU, each slice from the same seeds with the same random seed. A faster method sees more
-//! inputs; so that equal work can be told from less work, each is also run for as many executions as the slowest
-//! managed, and the coverage compared. With `--targets` it is about small libraries instead: see `targets.rs`.
+//! Section 5.3.1 and figure 9 of on-demand fork (EuroSys 2021): the fuzzed program loads its database, and AFL's
+//! deferred fork server clones it for every input. The methods take turns in slices on one CPU, each slice from the
+//! same seeds with the same random seed. A faster method sees more inputs; so each is also run for as many executions
+//! as the slowest managed, and the coverage compared. With `--targets` it is about small libraries: see `targets.rs`.
 
 mod afl_stats;
 mod campaign;

@@ -1,14 +1,13 @@
 //! `bench rollback`: what it costs to go back, by how many pages were written.
 //!
-//! A region of the size asked for, once on 2 MB pages and once on 4 KB pages, is filled, sealed and rolled back, by
-//! dropping, again and again after so many random pages were written. The writes are timed too: the first to a page
-//! after a rollback is a fault that copies it. Every page written is looked at after the rollback. Beside that a
-//! process with memory of that size goes back as a whole ([`flashfork::restore`]).
+//! A region, on 2 MB pages and on 4 KB pages, is sealed and rolled back by dropping, again and again after so many
+//! random pages were written. The writes are timed too: the first to a page after a rollback is a fault. Every page
+//! written is looked at after the rollback. Beside that a process with memory of that size goes back as a whole
+//! ([`flashfork::restore`]).
 //!
 //! What a harness pays is a whole cycle, from one input's accesses to the next one's. So cycles of 25 reads and 25
-//! writes are timed by themselves ([`cycle`]): with a region that drops, one that copies, one that chooses, and with a
-//! clone for each input; and so with a whole process, in which an input takes and frees blocks of the heap, too
-//! ([`process`]).
+//! writes are timed: with a region that drops, one that copies, one that chooses, and with a clone for each input
+//! ([`cycle`]); and with a whole process, in which an input uses the heap, too ([`process`]).
 
 mod cycle;
 mod pages;

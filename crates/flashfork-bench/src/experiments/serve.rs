@@ -1,11 +1,10 @@
 //! `bench serve`: calls of functions that `flashfork serve` runs, each in a fresh clone, beside a process for each call
-//! and one that is used again.
+//! and one that is used again, which isolates nothing and is the floor.
 //!
-//! The server is the real one, on a loopback address, with a state of its own. Two functions in Python, a small one and
-//! one that has imported numpy, are called through HTTP on connections that stay open: by one client, and by many at a
-//! time, who each ask again as soon as they have their answer. A new process imports the same, reads its event from
-//! standard input and writes the answer; the process that is used again does so line by line, which isolates nothing
-//! and is the floor. Each answer must be that to its own call, and a clone's must be its first.
+//! Two functions in Python, a small one and one that has imported numpy, are called through HTTP on connections that
+//! stay open: by one client, and by many, who each ask again as soon as they have their answer. A new process imports
+//! the same, reads its event from standard input and writes the answer; the one that is used again does so line by
+//! line. Each answer must be that to its own call, and a clone's must be its first.
 
 mod client;
 mod function;

@@ -1,12 +1,10 @@
 //! `bench threads`: clones of programs with all their threads (`flashfork warm --threads`), beside the same programs
 //! started anew, and beside the best that their runtimes offer against long starts.
 //!
-//! Four things are timed. *Running*: from the request until the caller hears that the clone runs, by the library in
-//! this process. A clone says so when its threads are made, the last thing before it opens the gate at which they wait;
-//! it opens that when its caller has been told. *Served*: from the same request until a server has answered one of HTTP
-//! that is made again and again. *First answer*: from the start of the command until its first line is there, or, of a
-//! server, until it has answered such a request. *Whole*: until the command has ended. No program sleeps while it is
-//! warmed, so that starting it anew is not made longer.
+//! Four times are taken. *Running*: from the request until the caller hears that the clone runs, which it says when its
+//! threads are made. *Served*: from the same request until a server has answered one of HTTP. *First answer*: from the
+//! start of the command until its first line, or a server's answer, is there. *Whole*: until the command has ended. No
+//! program sleeps while it is warmed, so that starting it anew is not made longer.
 
 mod memory;
 mod program;

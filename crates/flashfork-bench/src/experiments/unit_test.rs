@@ -1,9 +1,9 @@
-//! `bench unit-test`: SQLite unit tests, each from the same loaded database, each in a clone.
+//! `bench unit-test`: SQLite unit tests, each in a clone of the same loaded database, as section 5.3.2 of on-demand
+//! fork (EuroSys 2021) proposes.
 //!
-//! A harness loads a database into memory once; every test then runs in a clone of it, as section 5.3.2 of on-demand
-//! fork (EuroSys 2021) proposes, and is timed in the same phases: initialise, clone, test, reap. Each method has
-//! harness processes of its own, asked in turn. Every clone checks what it found against what its parent had counted
-//! before, and a checksum over the whole database shows afterwards that no clone changed its parent's.
+//! Each test is timed in the paper's phases: initialise, clone, test, reap. Each method has harness processes of its
+//! own, asked in turn. Every clone checks what it found against what its parent had counted before, and a checksum over
+//! the whole database shows afterwards that no clone changed its parent's.
 
 mod case;
 mod cycle;

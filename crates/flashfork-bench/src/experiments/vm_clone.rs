@@ -1,10 +1,9 @@
 //! `bench vm-clone`: what it costs to clone a virtual machine, against booting one, by size of its memory.
 //!
 //! Shells wait as in the daemon's pool; a clone is timed from before its request is encoded and sent to a shell's
-//! socket until the client has read that the guest's first exit was seen, and with Linux guests until the agent's first
-//! reply. All memory of a template is there, so its size is real. Booting creates everything from nothing: VM,
-//! interrupt controllers, timer, CPU, memory slot, memory; without the process, jail and socket that a shell has
-//! besides.
+//! socket until the client has read of the guest's first exit, and with Linux guests until the agent's first reply. All
+//! memory of a template is there, so its size is real. Booting creates everything from nothing, without the process,
+//! jail and socket that a shell has besides.
 //!
 //! References: HyperFork (2020), section 4.3, figures 7 and 8.
 

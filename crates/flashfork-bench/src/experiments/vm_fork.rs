@@ -1,19 +1,16 @@
-//! `bench vm-fork`: what it costs to fork a clone of a virtual machine while it runs: how long it stands still by size
-//! of its memory, and how long claims of its clones take by how many forks lie between them and the template that
-//! booted.
+//! `bench vm-fork`: how long a clone of a virtual machine stands still when it is forked while it runs, by size of its
+//! memory, and how long claims of its clones take, by how many forks lie between them and the template that booted.
 //!
-//! 1. A clone writes 1 % of its memory, then reads all of it, so that all of it is mapped. From then on it writes a
-//!    page every so many ticks of its time stamp counter, always another one. It is forked a few times in a row. The
-//!    monitor says how long each pause was; a counter in the guest's memory says what was written meanwhile. What is
-//!    mapped is looked at in the pause, so there are two kinds of guests: one whose template is on 4 KB pages and that
-//!    writes all over them, and one on the 2 MB pages that the monitor makes where it can, whose writes lie together.
-//! 2. A guest writes to some pages and is forked, its clone writes to some others, half of which it had written to
-//!    before, and is forked, and so on. Clones of the templates that come of that are timed from before the request is
-//!    encoded and sent to a shell that waits, primed or not, until the client has read that the guest's first exit was
-//!    seen. Each adds up what all levels have written, and is believed only if that is right.
+//! 1. A clone writes 1 % of its memory and reads all of it, so that all is mapped. Then it writes a page, always
+//!    another one, every so many ticks of its time stamp counter, and is forked a few times. The monitor tells each
+//!    pause, a counter in the guest's memory what was written meanwhile. Guests are of two kinds: on 4 KB pages, with
+//!    writes all over them, and on 2 MB pages, with writes that lie together.
+//! 2. A guest writes to some pages and is forked, its clone writes to some others, half of them the same, and is
+//!    forked, and so on. Clones of these templates are timed from before the request is encoded and sent to a waiting
+//!    shell, primed or not, until the client has read of the guest's first exit. Each adds up what all levels have
+//!    written, and is believed only if that is right.
 //!
-//! Shells are driven as the daemon drives them. The guests run a few bytes of code without a kernel, and nobody asks an
-//! agent in them for the signal to fork, as `flashfork vm fork --now` doesn't.
+//! Shells are driven as the daemon drives them. The guests run a few bytes of code without a kernel or an agent.
 
 mod claims;
 mod code;

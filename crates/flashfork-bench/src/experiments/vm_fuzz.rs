@@ -1,11 +1,11 @@
 //! `bench vm-fuzz`: what one execution of a target costs that needs its own machine, by how that comes to be, as in
 //! On-demand-fork (EuroSys 2021), section 5.3.4 and figure 10.
 //!
-//! The target writes to so many pages, pairs of them spread over all of a tiny guest's memory, and is done. Before each
-//! execution its guest is
-//! - taken back to its template, which copies what was written, or drops it. These machines are in this process: the
-//!   way through a shell's socket is the same for both, and left out. The guest has no page tables, so that it can be
-//!   copied back whatever KVM's paging is; a shell drops where KVM keeps shadows of page tables;
+//! The target writes to so many pages, spread over all of a tiny guest's memory in pairs. Before each execution its
+//! guest is
+//! - taken back to its template, by copying what was written or by dropping it. These machines are in this process: the
+//!   way through a shell's socket is the same for both. The guest has no page tables, so it can be copied back whatever
+//!   KVM's paging is;
 //! - made anew, a clone of the template in its own shell, which is started, claimed and ended;
 //! - booted, in such a shell.
 //!

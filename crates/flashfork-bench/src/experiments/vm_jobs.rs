@@ -1,16 +1,13 @@
 //! `bench vm-jobs`: jobs in virtual machines that were booted, cloned and rolled back.
 //!
-//! A C program is compiled, or a Java program with a heavy start estimates π: it loads thousands of classes and warms
-//! up, then takes jobs. A template of the first has compiled once, so that compiler and headers are in its page cache;
-//! one of the second is taken when the program waits for its first job. A machine that boots does all that for one job,
-//! but for the compilation before.
+//! A C program is compiled, or a Java program that loads thousands of classes and warms up estimates π. A template of
+//! the first has compiled once, so its page cache has compiler and headers; one of the second waits for its first job.
 //!
 //! Each CPU has a machine at a time, and begins a new one as soon as a job is done. A request is the machine's claim,
-//! rollback or boot, from nothing, until the job's output is there and checked. The shells are driven as the daemon
-//! drives them; what makes one before its claim is no part of a request, but of the throughput.
+//! rollback or boot, until the job's output is there and checked. The shells are driven as the daemon drives them; what
+//! makes one before its claim is no part of a request, but of the throughput.
 //!
-//! The paper's Java job is Spark's example, of which this is the same estimate with as many points, without Spark: its
-//! package is 300 MB.
+//! The paper's Java job is Spark's example; this is the same estimate without Spark, whose package is 300 MB.
 //!
 //! References: HyperFork (2020), sections 4.2 and 4.3, figures 10 to 12.
 

@@ -1,20 +1,17 @@
 //! `bench vm-tree`: applications over one database over one kernel, as a tree of templates, against templates that each
 //! began with a boot, and against machines that boot.
 //!
-//! What HyperFork's thesis leaves open: a kernel is booted once; in a clone of it, which gets the database's disk, the
-//! database is started once; a fork of that clone is a template, of which each application's machine is a clone that
-//! gets the application's disk. The database is Redis with some thousand keys. An application has started when it has
-//! asked the database.
-//!
-//! - tree: as above, by the daemon.
+//! - tree: a kernel is booted once; in a clone of it, which gets the database's disk, the database (Redis with some
+//!   thousand keys) is started once; a fork of that clone is a template, of which each application's machine is a clone
+//!   that gets the application's disk. All that by the daemon.
 //! - templates: each application has a kernel and its own database, and a template of both.
-//! - boots: each application's machine boots and starts the database. One disk has all, because a machine that boots
-//!   can have only one; it is driven as the daemon drives its machines, without one.
+//! - boots: each application's machine boots and starts the database, from one disk that has all, without the daemon.
 //!
-//! All three applications are alive at the end of each way, when its memory is counted: all processes', what kernel and
-//! KVM hold for them, templates, and the one shell that the daemon keeps ready. Rounds take the ways in turn.
+//! An application has started when it has asked the database. At the end of each way all are alive, and memory is
+//! counted: all processes', what kernel and KVM hold for them, templates, and the daemon's one ready shell. Rounds take
+//! the ways in turn.
 //!
-//! References: HyperFork (2020), section 5.2, "Virtual machine trees".
+//! References: HyperFork (2020), section 5.2, "Virtual machine trees", which leaves this open.
 
 mod daemon;
 mod found;
