@@ -25,7 +25,6 @@ pub(crate) struct Session<'a> {
 	control: Control,
 	messages: Vec<u8>,
 	started: Instant,
-	/// When the command started.
 	ready: Option<Instant>,
 	/// When its end and all its output were in.
 	ended: Option<Instant>,
@@ -166,7 +165,6 @@ impl<'a> Session<'a> {
 		if self.ready.is_some() { Phase::Running } else { Phase::Booting }
 	}
 
-	/// Why there is no outcome.
 	fn failure(mut self, timed_out: Option<Duration>) -> LabError {
 		let console = self.console.tail_for_error();
 		let phase = self.phase();

@@ -102,7 +102,6 @@ fn fork_safety(kind: &str) -> String {
 	text
 }
 
-/// Every program of `fork_safety/` is in one of the tables.
 pub fn every_program_has_a_kind() -> Result<(), Failed> {
 	let known = |kind: Option<String>| kind.is_some_and(|kind| DOCUMENTS[1].1.contains(&&*kind));
 	match programs_of("fork_safety").into_iter().find(|p| !known(p.directive("clone")) || p.directive("do").is_none()) {

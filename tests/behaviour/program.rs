@@ -29,7 +29,6 @@ pub struct Program {
 	source: PathBuf,
 }
 
-/// Where the programs are.
 pub fn here() -> PathBuf {
 	Path::new(env!("CARGO_MANIFEST_DIR")).join("behaviour")
 }
@@ -88,7 +87,6 @@ impl Program {
 		Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
 	}
 
-	/// The compiler of its own that it says it takes.
 	pub fn own_compiler(&self) -> Option<String> {
 		self.directive("compiler")
 	}

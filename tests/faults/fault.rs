@@ -25,7 +25,6 @@ pub fn target(regs: &user_regs_struct) -> Option<(u64, u64)> {
 	}
 }
 
-/// What can go wrong with this call.
 pub fn faults(regs: &user_regs_struct) -> Vec<Fault> {
 	let mut out: Vec<Fault> = errors(regs).iter().map(|e| Fault::Errno(*e)).collect();
 	match regs.orig_rax as i64 {

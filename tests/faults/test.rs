@@ -75,7 +75,6 @@ fn plans(case: &Case, calls: &[libc::user_regs_struct]) -> Vec<Vec<(usize, Fault
 	out
 }
 
-/// The ways in which one of these calls is to fail.
 fn ways(case: &Case, calls: &[libc::user_regs_struct], k: usize) -> Vec<Fault> {
 	let all = faults(&calls[k]);
 	if thorough() || all.is_empty() {

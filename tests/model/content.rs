@@ -2,7 +2,6 @@
 
 pub use flashfork_tests::content::{HEADER, PAGE, Tag, WORDS, fill, holds, word};
 
-/// A write to part of a page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Part {
 	pub tag: Tag,
@@ -13,7 +12,6 @@ pub struct Part {
 /// Parts a page may have over its base.
 pub const PARTS: usize = 2;
 
-/// What one page should hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Content {
 	pub base: Tag,
@@ -59,7 +57,6 @@ impl Content {
 		(0..WORDS).map(|i| (i, words[i], self.word(i))).find(|(_, is, should)| is != should)
 	}
 
-	/// What word `i` should be.
 	pub fn word(&self, i: usize) -> u64 {
 		let parts = &self.parts[..self.part_count as usize];
 		let tag =

@@ -25,16 +25,13 @@ pub enum Expect {
 	Anything,
 }
 
-/// Where journals lie.
 #[derive(Clone)]
 pub struct Places {
-	/// Journals of this run.
 	pub own: PathBuf,
 	/// Journals of the run on plain memory, if this isn't it.
 	pub plain: Option<PathBuf>,
 }
 
-/// See the module.
 pub struct Journal {
 	places: Places,
 	out: File,
@@ -43,7 +40,6 @@ pub struct Journal {
 }
 
 impl Journal {
-	/// The journal of the process called `name`.
 	pub fn open(places: &Places, name: &str) -> Result<Journal> {
 		let path = |dir: &PathBuf| dir.join(format!("{name}.log"));
 		let out = File::create(path(&places.own)).map_err(|e| format!("{}: {e}", path(&places.own).display()))?;

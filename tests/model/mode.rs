@@ -50,7 +50,6 @@ impl Allocator {
 	}
 }
 
-/// The name of a value on the command line.
 pub fn name(value: impl ValueEnum) -> String {
 	value.to_possible_value().map_or_else(String::new, |v| v.get_name().to_string())
 }

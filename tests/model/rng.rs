@@ -43,7 +43,6 @@ impl Rng {
 		}
 	}
 
-	/// One of the values, each with its weight.
 	pub fn weighted<T: Copy>(&mut self, of: &[(usize, T)]) -> T {
 		let mut at = self.below(of.iter().map(|(w, _)| w).sum());
 		for (weight, value) in of {

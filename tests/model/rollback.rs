@@ -12,7 +12,6 @@ use flashfork::{SnapshotOptions, restore, snapshot};
 use flashfork_core::snapshot::{Way, go_back_by};
 use flashfork_tests::{Result, route::Route};
 
-/// Turns a run takes.
 pub const TURNS: u64 = 4;
 
 /// Prepares, and takes the turns; plainly only the one named. `copies`: what was written is copied back.

@@ -10,7 +10,6 @@ use std::{
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model/seeds.txt");
 
-/// What decides a run.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seed {
 	pub seed: u64,

@@ -15,7 +15,6 @@ use std::{
 /// Pages in the file (4 MB).
 pub const TEMPLATE_PAGES: usize = 1024;
 
-/// See the module.
 pub struct Template(File);
 
 /// A library's file, its header before its data. It has a name: else what is mapped of it would not be sealed.
@@ -44,7 +43,6 @@ impl Library {
 		self.0.as_raw_fd()
 	}
 
-	/// What a page of the file holds.
 	pub fn tag(page: usize) -> Tag {
 		if page == 0 { HEADER } else { LIBRARY + page as Tag }
 	}
@@ -87,7 +85,6 @@ pub fn write(file: &mut File) -> std::io::Result<()> {
 	Ok(())
 }
 
-/// What a page of the file holds.
 pub fn tag(page: usize) -> Tag {
 	1 + page as Tag
 }

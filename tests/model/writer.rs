@@ -19,7 +19,6 @@ use std::{
 /// Pages written to at once.
 pub const MOST: usize = 4096;
 
-/// How it writes to a page.
 #[derive(Clone, Copy, PartialEq)]
 pub enum How {
 	/// `process_vm_writev`.
@@ -52,7 +51,6 @@ struct Desk {
 	failure_len: usize,
 }
 
-/// See the module.
 pub struct Writer {
 	desk: &'static mut Desk,
 	pid: i32,

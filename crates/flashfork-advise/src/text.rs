@@ -77,7 +77,6 @@ impl Forecast {
 	}
 }
 
-/// An engine as the table calls it.
 fn words(engine: Engine) -> &'static str {
 	match engine {
 		Engine::Now => "as it is",

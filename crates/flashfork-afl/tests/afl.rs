@@ -38,7 +38,6 @@ fn rounds() -> &'static Path {
 	PROGRAM.get_or_init(|| compile("rounds.c", "rounds", &with_library(), &[]))
 }
 
-/// One run of `afl-fuzz`, and what is left of it.
 struct Fuzzed {
 	place: tempfile::TempDir,
 	output: Output,
@@ -68,7 +67,6 @@ impl Fuzzed {
 		[&self.output.stdout, &self.output.stderr].map(|text| String::from_utf8_lossy(text)).concat()
 	}
 
-	/// A line of AFL's account.
 	fn stat(&self, name: &str) -> f64 {
 		let path = self.place.path().join("out/default/fuzzer_stats");
 		let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{error}\n{}", self.said()));

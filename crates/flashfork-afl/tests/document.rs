@@ -7,7 +7,6 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use installed::{prefix, shim, succeed};
 
-/// What the examples fuzz.
 const TARGET: &str = "
 #include <stdio.h>
 #include <stdlib.h>

@@ -17,7 +17,6 @@ const MOST: usize = 4096;
 
 /// `_IOW('R', 3, int[2])`, linux/random.h.
 const RNDADDENTROPY: libc::Ioctl = 0x4008_5203;
-/// `_IO('R', 7)`.
 const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
 
 /// `struct rand_pool_info` with room for [`MOST`] bytes.

@@ -34,9 +34,7 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 #[derive(Debug)]
 pub struct Frozen {
 	cgroups: Cgroups,
-	/// Those that were frozen here.
 	frozen: Vec<PathBuf>,
-	/// Where this process was.
 	origin: PathBuf,
 }
 

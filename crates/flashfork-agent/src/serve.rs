@@ -212,7 +212,6 @@ fn vsock() -> io::Result<OwnedFd> {
 	Ok(socket_with(AddressFamily::VSOCK, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// An address of AF_VSOCK; see vsock(7).
 struct VsockAddress {
 	cid: u32,
 	port: u32,

@@ -147,7 +147,6 @@ fn other(request: Request, reaper: &Reaper, rights: Rights, conn: &Conn) -> Repl
 	}
 }
 
-/// A failure as a reply.
 fn failed(kind: ErrorKind, message: String) -> Reply {
 	Reply::Failed(AgentError { kind, message })
 }

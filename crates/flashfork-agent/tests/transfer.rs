@@ -166,7 +166,6 @@ fn path(path: &Path) -> ByteBuf {
 	ByteBuf::from(path.as_os_str().as_bytes())
 }
 
-/// Stores `from` at `to`; what the agent says of it.
 fn store(agent: &Agent, from: &Path, to: &Path, name: Option<&str>) -> Result<Vec<String>, (Kind, String)> {
 	let (mut requests, mut replies, _) = halves(agent);
 	requests.send(&Request::Store(Store { path: path(to), name: name.map(ByteBuf::from) })).unwrap();

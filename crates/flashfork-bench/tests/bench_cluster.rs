@@ -65,7 +65,6 @@ fn calls_in_all_ways_are_answered_and_what_a_killed_node_had_is_counted() -> Res
 	Ok(())
 }
 
-/// The processes that a program has started and that have this name.
 fn started(parent: u32, name: &str) -> Vec<u32> {
 	let all = fs::read_dir("/proc").unwrap().flatten();
 	let all = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

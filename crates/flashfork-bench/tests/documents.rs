@@ -40,7 +40,6 @@ fn is_or_becomes(path: &Path, wanted: &str) {
 	assert!(found == wanted, "{} is not what the records make: make figures", path.display());
 }
 
-/// What a marked line asks for.
 fn made(words: &[&str]) -> String {
 	match words {
 		["page", name, experiment] => {

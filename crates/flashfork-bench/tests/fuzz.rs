@@ -96,7 +96,6 @@ fn a_target_is_fuzzed_in_every_way() -> Result<(), Failed> {
 	Ok(())
 }
 
-/// The experiment in its own process.
 fn coordinator(cache: &Path, path: Option<&str>) -> Result<Child, Failed> {
 	let mut command = Command::new(std::env::current_exe()?);
 	command.arg(COORDINATOR).arg(cache).arg(shim()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());

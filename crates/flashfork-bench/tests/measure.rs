@@ -11,7 +11,6 @@ use memmap2::{MmapMut, MmapOptions};
 use procfs::{Current, Meminfo};
 use serde_json::json;
 
-/// Asks to stop after so many steps.
 struct StopAfter(u64);
 
 impl Progress for StopAfter {

@@ -10,7 +10,6 @@ use std::{
 	process,
 };
 
-/// What groups are limited in.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
 /// The daemon's, below which its own make theirs. Removed when it is dropped.

@@ -85,7 +85,6 @@ pub fn main(args: &ScanArgs) -> Result<ExitCode, CliError> {
 	Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Looks at a file that was named.
 fn look_at(path: &Path) -> Result<Row, CliError> {
 	let row = look(path.to_path_buf())?;
 	if row.verdict == Verdict::NoObject { Err(no_object(path)) } else { Ok(row) }

@@ -174,7 +174,6 @@ fn a_process_that_is_gone_gets_no_advice() {
 	child.wait().unwrap();
 }
 
-/// The letter of a process's state in `/proc/PID/stat`.
 fn state(pid: u32) -> Option<char> {
 	let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
 	text.rsplit_once(") ")?.1.chars().next()

@@ -265,7 +265,6 @@ fn a_report_to_standard_output_takes_nothing_from_what_the_program_wrote_there()
 	assert!(link.is_symlink() && fs::read_to_string(&made).unwrap().contains("programs"));
 }
 
-/// Signals ignored and blocked, as a program finds them that was started with those given.
 fn signals(program: &mut std::process::Command, ignored: &'static [i32], blocked: &'static [i32]) -> String {
 	program.args(["grep", "-E", "Sig(Ign|Blk|Pnd)|ShdPnd", "/proc/self/status"]);
 	program.before(move || {
@@ -514,7 +513,6 @@ fn a_device_that_stands_against_a_seal_is_named() {
 	assert_eq!((&report["sealed_bytes"], &report["device"]), (&0.into(), &device.into()), "{report}");
 }
 
-/// A program in C.
 fn compiled(place: &Path, text: &str, option: &str) -> String {
 	let (source, program) = (place.join("a.c"), place.join("a"));
 	fs::write(&source, text).unwrap();

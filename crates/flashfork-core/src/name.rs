@@ -47,7 +47,6 @@ impl Name {
 	}
 }
 
-/// See [`device`].
 pub(crate) static DEVICE: Apart<Name> = Apart::new(Name::new());
 
 /// The device or object that the last refusal of this process as [`crate::never_seal::Reason::Driver`] was about.

@@ -277,7 +277,6 @@ impl core::fmt::Display for Reason {
 const HARMLESS: &[&[u8; 2]] =
 	&[b"rd", b"wr", b"ex", b"mr", b"mw", b"me", b"ac", b"nr", b"sr", b"rr", b"hg", b"nh", b"sd"];
 
-/// Flags with their own reason.
 const FLAGS: &[(&[u8; 2], Reason)] = &[
 	// Before `wf` and `dd`, which the kernel sets on such memory too.
 	(b"dp", Reason::Droppable),

@@ -12,7 +12,6 @@ use crate::{
 /// Not to be kept over a fork: a clone has no such memory.
 pub struct Sealed {
 	arena: Option<&'static mut Arena>,
-	/// The signals blocked before.
 	mask: Option<u64>,
 	/// What was done.
 	pub outcome: Result<Outcome, Error>,

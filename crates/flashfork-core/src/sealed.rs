@@ -68,7 +68,6 @@ pub fn given_up_holds_file(range: Range) -> bool {
 	found || asked.is_err() && ![k::MADV_POPULATE_WRITE, k::MADV_FREE].into_iter().all(is_anonymous)
 }
 
-/// Whether a range holds sealed memory of a kind.
 fn holds(range: Range, is_such: impl Fn(&Vma) -> bool) -> bool {
 	if !STATE.holds_sealed() {
 		return false;

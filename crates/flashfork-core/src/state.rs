@@ -18,7 +18,6 @@ use core::sync::atomic::{
 /// Most ranges a program may exclude.
 pub const MAX_EXCLUDED: usize = 64;
 
-/// See the module.
 #[repr(C)]
 pub(crate) struct State {
 	/// Process that is inside the engine; a clone made meanwhile inherits its parent's id here, which is not its own.
@@ -84,7 +83,6 @@ pub(crate) struct State {
 // SAFETY: it is made of atomics, of which zeros are a value: 0, false and null.
 pub(crate) static STATE: Apart<State> = Apart::new(unsafe { core::mem::zeroed() });
 
-/// See [`State::inside`].
 pub(crate) struct Inside<'a>(&'a State);
 
 impl Drop for Inside<'_> {
@@ -94,9 +92,7 @@ impl Drop for Inside<'_> {
 	}
 }
 
-/// See [`State::quiet`].
 pub(crate) struct Quiet {
-	/// The signals blocked before.
 	mask: Option<u64>,
 }
 

@@ -166,10 +166,8 @@ impl Default for Stats {
 	}
 }
 
-/// Where this process counts.
 pub(crate) struct Counters {
 	own: Stats,
-	/// Counters in shared memory, when there are any.
 	shared: AtomicPtr<Stats>,
 }
 

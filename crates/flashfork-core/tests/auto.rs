@@ -158,7 +158,6 @@ fn advice_on_huge_pages_between_parts_is_kept() {
 	assert!(intact(words, 1));
 }
 
-/// Bytes of anonymous memory.
 fn anonymous() -> u64 {
 	let status = fs::read_to_string("/proc/self/status").unwrap();
 	let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -277,7 +276,6 @@ fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
 	}
 }
 
-/// Has `auto` seal all of it but its ends.
 fn seal_all(words: &[u64], seed: u64) {
 	finish(words, seed);
 	(0..40).for_each(|_| forked(words, seed, MILLISECOND / 20, false));

@@ -156,7 +156,6 @@ fn a_stack_in_sealed_memory_stays_where_it_is() {
 	assert!(!can_be_dropped() || dropped.unwrap() > 0 && left.0 < rest.len() / WORDS / 2);
 }
 
-/// Calls `f` on another stack.
 fn call_on(stack: &mut [u64], f: &mut dyn FnMut()) {
 	static mut TARGET: Option<*mut dyn FnMut()> = None;
 	extern "C" fn start() {

@@ -383,7 +383,6 @@ fn three() -> ([&'static mut [u64]; 3], [*mut u64; 3]) {
 	(all, places)
 }
 
-/// Whether these places are of mappings with a flag.
 fn have(places: [*mut u64; 3], flag: &str) -> [bool; 3] {
 	places.map(|at| flags_of(at).contains(&format!(" {flag} ")))
 }

@@ -171,7 +171,6 @@ fn end_of_heap(count: usize) -> *mut u8 {
 	move_break((count * PAGE) as isize)
 }
 
-/// Lowers the break and raises it again.
 fn lower_break(pages: usize) {
 	move_break(-((pages * PAGE) as isize));
 	move_break((pages * PAGE) as isize);

@@ -455,12 +455,10 @@ macro_rules! past_all {
 	}};
 }
 
-/// `mprotect(2)` so.
 fn protect_past_all(at: *mut u8, len: usize, prot: c_int) {
 	past_all!(10, at, len, prot);
 }
 
-/// `mlock(2)` so.
 fn lock_past_all(at: *mut u8, len: usize) {
 	past_all!(149, at, len, 0);
 }

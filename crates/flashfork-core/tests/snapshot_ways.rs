@@ -139,7 +139,6 @@ fn quiet_step(areas: &[Area], random: &mut Random, file: i32, other: &Other, kin
 	}
 }
 
-/// The protections in an area, by ranges that are alike.
 fn protections(area: &Area) -> Vec<(usize, usize, i32)> {
 	let (first, last) = (area.at as usize, area.at as usize + area.pages * PAGE);
 	let mut found: Vec<(usize, usize, i32)> = Vec::new();
@@ -197,7 +196,6 @@ fn areas(file: i32) -> Vec<Area> {
 /// Whether a call works makes no difference here.
 fn try_it<T>(_: T) {}
 
-/// One thing that a program may do.
 fn step(areas: &[Area], random: &mut Random, file: i32, only_writes: bool) {
 	let area = &areas[random.below(areas.len())];
 	let page = random.below(area.pages);

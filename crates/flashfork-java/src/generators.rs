@@ -306,7 +306,6 @@ fn tag_classes<'a>(java: &Java, tool: &Tool, classes: &'a Classes) -> Result<Vec
 	Ok(all)
 }
 
-/// Tags an instance of a class that has a tag.
 extern "system" fn note_object(class: jlong, _: jlong, tag: *mut jlong, _: jint, _: *mut c_void) -> jint {
 	const _: EachObject = note_object;
 	// A class may be an instance of nothing looked for.
@@ -317,7 +316,6 @@ extern "system" fn note_object(class: jlong, _: jlong, tag: *mut jlong, _: jint,
 	0
 }
 
-/// So many bytes of the kernel's.
 fn random(count: usize) -> Result<Vec<u8>, String> {
 	let mut bytes = vec![0; count];
 	let mut have = 0;

@@ -78,7 +78,6 @@ pub fn hold(java: &Java, tool: &Tool, virtual_threads: bool) -> Result<(Held, Ge
 	}
 }
 
-/// How threads are looked at.
 struct Look<'a> {
 	java: &'a Java,
 	tool: &'a Tool,
@@ -161,7 +160,6 @@ impl Held {
 		Ok(())
 	}
 
-	/// Lets all of them run for a moment.
 	fn run_for_a_turn(&mut self, tool: &Tool) -> Result<(), String> {
 		tool.resume(&self.own)?;
 		if self.virtual_threads {

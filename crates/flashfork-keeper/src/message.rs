@@ -13,7 +13,6 @@ use std::{
 	os::fd::{BorrowedFd, OwnedFd},
 };
 
-/// Most descriptors of a message.
 const MOST: usize = 16;
 
 /// A pair of sockets.

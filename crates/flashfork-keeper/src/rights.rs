@@ -38,7 +38,6 @@ pub fn compare(program: i32, init: i32, none: bool) -> Fit {
 	Ok(())
 }
 
-/// What stands behind a key.
 fn line<'a>(status: &'a str, key: &str) -> &'a str {
 	status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim()
 }

@@ -44,7 +44,6 @@ pub struct Cell {
 	/// Its experiment and method.
 	#[serde(skip)]
 	what: String,
-	/// What was chosen for it.
 	#[serde(skip)]
 	chosen: Values,
 	/// The unit of the medians.

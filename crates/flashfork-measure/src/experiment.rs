@@ -174,7 +174,6 @@ mod tests {
 		ended(records, error, false)
 	}
 
-	/// Interrupted, or not.
 	struct Stopped(bool);
 
 	impl Progress for Stopped {

@@ -42,7 +42,6 @@ impl MachineLock {
 		Ok(lock)
 	}
 
-	/// Waits for the lock on the file `path`.
 	fn acquire_at(path: &Path, progress: &mut dyn Progress) -> Result<Self> {
 		let failed = |error: io::Error| {
 			let cure = if_denied(&error, "let everybody read it or remove it, which its owner or root can do");

@@ -43,13 +43,14 @@ pub trait Subject: Sized {
 	fn answer(&mut self, ask: Self::Ask) -> Result<Self::Reply>;
 }
 
-/// One line from worker to coordinator.
 #[derive(Debug, Serialize, serde::Deserialize)]
 enum Line<T> {
-	/// The answer.
 	Done(T),
 	/// Why there is none, and whether that makes all answers before worthless.
-	Failed { text: String, void: bool },
+	Failed {
+		text: String,
+		void: bool,
+	},
 }
 
 /// The error of a worker that answers another question than was asked: a defect.

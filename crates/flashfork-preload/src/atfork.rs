@@ -13,7 +13,6 @@ type Register = unsafe extern "C" fn(Option<Handler>, Option<Handler>, Option<Ha
 
 static REGISTER: Next = Next::new(c"__register_atfork");
 
-/// Most handlers that are noted.
 const MOST: usize = 64;
 
 /// Addresses of what runs before a fork and in the child, as they were given, or 0; and where the object lies that has

@@ -302,7 +302,6 @@ impl Error {
 	}
 }
 
-/// A reason without its number.
 fn words(error: &io::Error) -> String {
 	let text = error.to_string();
 	text.split_once(" (os error ").map_or(text.clone(), |(words, _)| words.to_owned())

@@ -44,10 +44,11 @@ struct Level {
 
 #[derive(Debug)]
 enum Current {
-	/// No file.
 	None,
-	/// This one.
-	File { file: File, mode: u32 },
+	File {
+		file: File,
+		mode: u32,
+	},
 	/// One that can't be written.
 	Skipped,
 }

@@ -17,7 +17,6 @@ use std::{
 /// More than anything here takes on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Two ends of a TCP connection.
 fn connection() -> (TcpStream, TcpStream) {
 	let listener = TcpListener::bind("127.0.0.1:0").unwrap();
 	let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

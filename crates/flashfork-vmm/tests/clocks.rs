@@ -254,7 +254,6 @@ fn reading(bytes: &[u8]) -> (u64, u8) {
 	(time + ((u128::from(cycles) * u128::from(factor)) >> 32) as u64, flags)
 }
 
-/// The guest's monotonic clock was stopped.
 const GUEST_STOPPED: u8 = 2;
 
 #[test]

@@ -29,7 +29,6 @@ fn finish(daemon: &Daemon, clone: &str) {
 	assert!(how.starts_with("ended with status 0"), "{clone} {how}");
 }
 
-/// How it ends.
 fn ended(daemon: &Daemon, clone: &str) -> String {
 	eventually(|| daemon.shown(clone).ended.is_some());
 	daemon.shown(clone).ended.unwrap()

@@ -22,7 +22,6 @@ use std::{
 use vm_memory::{Bytes, GuestAddress};
 
 const CASE: &str = "JAIL_TEST_CASE";
-/// A user who is not root.
 const NOBODY: u32 = 65534;
 
 const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 };

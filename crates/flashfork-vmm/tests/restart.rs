@@ -278,7 +278,6 @@ fn what_can_not_be_read_is_ended_and_told() {
 	eventually(|| made.iter().filter(|clone| exists(clone.pid)).count() == 1);
 }
 
-/// What was acknowledged.
 #[derive(Default)]
 struct Told {
 	templates: Vec<String>,

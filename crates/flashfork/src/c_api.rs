@@ -226,7 +226,6 @@ pub unsafe extern "C" fn flashfork_seal(options: *const CSealOptions, report: *m
 	0
 }
 
-/// Shows a VMA's report in C.
 fn tell(vma: &crate::VmaReport, each: impl FnOnce(&CVmaReport)) {
 	let text = |s: &str| CString::new(s).unwrap_or_default();
 	let name = text(&vma.name);

@@ -9,7 +9,6 @@ pub fn lab() -> Lab {
 	Lab::new(cache).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs `command`, or the error.
 pub fn try_run(options: &Options, command: &[&str]) -> (Collected, Result<Outcome, LabError>) {
 	let mut output = Collected::default();
 	let outcome = lab().run(options, command, &mut output);

@@ -42,14 +42,12 @@ impl Region {
 		}
 	}
 
-	/// Whether a page holds `tag`.
 	pub fn page_holds(&self, page: usize, tag: Tag) -> bool {
 		let at = (self.addr + page * PAGE) as *const [u64; WORDS];
 		// SAFETY: the page is part of the mapping, which is readable.
 		holds(unsafe { &*at }, tag)
 	}
 
-	/// Compares every page.
 	pub fn check(&self) -> Result {
 		match (0..self.tags.len()).find(|p| !self.page_holds(*p, self.tags[*p])) {
 			None => Ok(()),
@@ -67,7 +65,6 @@ impl Region {
 	}
 }
 
-/// The line of `/proc/self/maps` for an address.
 pub fn maps_line(addr: usize) -> Result<String> {
 	let maps = std::fs::read_to_string("/proc/self/maps").map_err(|e| format!("/proc/self/maps: {e}"))?;
 	let holds = |line: &&str| {

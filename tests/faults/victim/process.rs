@@ -9,7 +9,6 @@ const SOFT_FILE_SIZE: u64 = 1 << 30;
 /// Descriptors looked at: the victim has a handful.
 const DESCRIPTORS: i32 = 64;
 
-/// See the module.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct State {
 	descriptors: u64,

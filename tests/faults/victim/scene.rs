@@ -37,7 +37,6 @@ fn costly_fork() {
 	fork(|| 1, || now.replace(now.get() + (1 << 50)));
 }
 
-/// What a scene is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
 	/// A seal of memory never sealed.
@@ -65,13 +64,11 @@ pub enum Kind {
 	GrowAndMove,
 	/// `mremap` that moves it and leaves an empty mapping behind.
 	Keep,
-	/// `mlock` of part of it.
 	Lock,
 	/// A seal that takes the data of libraries, too.
 	Libraries,
 	/// An unseal of that.
 	LibrariesUnseal,
-	/// A discard of one library's data.
 	LibrariesDiscard,
 	/// A snapshot; if it is taken, it is restored later.
 	Snapshot,
@@ -85,7 +82,6 @@ pub enum Kind {
 }
 
 impl Kind {
-	/// Whether libraries are loaded for it.
 	pub fn has_libraries(self) -> bool {
 		matches!(self, Kind::Libraries | Kind::LibrariesUnseal | Kind::LibrariesDiscard)
 	}
@@ -191,7 +187,6 @@ impl Scene {
 		}
 	}
 
-	/// Makes the call.
 	pub fn play(&self) -> Outcome {
 		let words = |result: Result| result.map(|()| 0).map_err(|_| -1);
 		let part = (self.main.addr + PART.start * PAGE, PART.len() * PAGE);

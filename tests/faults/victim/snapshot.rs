@@ -9,7 +9,6 @@ use crate::{
 use flashfork_core::snapshot::{Options, Way, discard, go_back_by, restore, snapshot};
 use flashfork_tests::{Result, content::PAGE};
 
-/// How the snapshots are taken.
 pub const OPTIONS: Options = Options { seal: true, keep: &[], descriptors: &[], close_new: false };
 
 /// Where a third region lies, which is unmapped between snapshot and restore, and a fourth, mapped meanwhile.

@@ -9,7 +9,6 @@ use flashfork_tests::Result;
 
 /// Generations below the first process.
 pub(super) const DEPTH: usize = 2;
-/// Children a process has at once.
 const CHILDREN: usize = 2;
 
 unsafe extern "C" {

@@ -53,7 +53,6 @@ impl Immutable {
 }
 
 impl World {
-	/// Compares all immutable memory.
 	pub fn check_immutable(&self) -> Result {
 		self.immutable.iter().try_for_each(Immutable::check)
 	}

@@ -138,7 +138,6 @@ impl World {
 	}
 }
 
-/// `munmap(2)` of whole pages.
 pub fn unmap(addr: usize, pages: usize) -> Outcome {
 	// SAFETY: only memory under test is given here.
 	let result = unsafe { libc::munmap(addr as *mut _, pages * PAGE) };

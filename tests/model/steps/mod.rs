@@ -27,7 +27,6 @@ use crate::{
 };
 use flashfork_tests::Result;
 
-/// One thing to do.
 pub type Step = fn(&mut World) -> Result;
 
 /// Steps, and how often each is taken beside the others.
@@ -81,7 +80,6 @@ const WITH_LIBRARIES: &[(usize, Step)] = steps![
 	2 step_nonsense, 3 step_maps, 8 step_libraries
 ];
 
-/// The steps of a mode's first thread.
 pub fn steps_of(mode: Mode) -> &'static [(usize, Step)] {
 	match mode {
 		Mode::Alone | Mode::Leaderless | Mode::Rollback => STEPS,
@@ -114,7 +112,6 @@ impl World {
 		self.check_maps().map(drop)
 	}
 
-	/// Takes `count` steps.
 	pub fn take(&mut self, count: usize) -> Result {
 		for _ in 0..count {
 			if self.company && self.rng.chance(8) {

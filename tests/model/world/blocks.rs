@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 /// Blocks held at most.
 pub const MOST: usize = 64;
-/// Blocks moved at most, in one run.
 const MOST_MOVED: usize = 1 << 16;
 
 /// The first sixteen bits of every word of a block: of no address, and of no small number.
@@ -41,7 +40,6 @@ struct Moved {
 	tags: [AtomicU32; MOST_MOVED],
 }
 
-/// See the module.
 pub struct Blocks {
 	blocks: &'static mut [Block; MOST],
 	moved: &'static Moved,
@@ -117,7 +115,6 @@ impl Blocks {
 		(0..MOST).filter(|slot| (self.blocks[*slot].at != 0) == held).collect()
 	}
 
-	/// Bytes of all blocks.
 	pub fn bytes(&self) -> usize {
 		self.blocks.iter().map(|b| b.len).sum()
 	}

@@ -5,18 +5,15 @@ use crate::content::{PAGE, WORDS, holds};
 use flashfork_tests::Result;
 use std::{fs::File, ops::Range, os::unix::fs::FileExt};
 
-/// How much is looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
 	/// Every page that holds something, and one in eight of those that hold zeros: reading a page that was never
 	/// touched maps the zero page, and memory that nobody touched must be tested as well.
 	Written,
-	/// Every page.
 	All,
 }
 
 impl World {
-	/// Compares everything.
 	pub fn check_all(&mut self, depth: Depth) -> Result {
 		self.check(0..pages(), depth)
 	}

@@ -23,7 +23,6 @@ impl World {
 		a & attr::PROT != 0 && a & attr::GUARD == 0
 	}
 
-	/// Overwrites whole pages.
 	pub fn write_pages(&mut self, range: impl Iterator<Item = usize>) -> usize {
 		let mut written = 0;
 		for page in range {
@@ -50,7 +49,6 @@ impl World {
 		self.note_overwritten(page, tag);
 	}
 
-	/// The model's side of a page that was overwritten.
 	pub fn note_overwritten(&mut self, page: usize, tag: Tag) {
 		self.table.content_mut(page).overwrite(tag);
 		self.table.clear(page, attr::LAZY | attr::FREED);

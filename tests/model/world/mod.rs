@@ -33,7 +33,6 @@ pub struct Child {
 	pub name: String,
 }
 
-/// See the module.
 pub struct World {
 	/// `p`, its children `p.0`, `p.1`, theirs `p.0.0`: the same in every run of a seed.
 	pub name: String,
@@ -43,7 +42,6 @@ pub struct World {
 	pub look: Rng,
 	pub route: Route,
 	pub mode: Mode,
-	/// What steps there are, each with its weight.
 	pub steps: &'static [(usize, Step)],
 	pub journal: Journal,
 	pub table: Table,

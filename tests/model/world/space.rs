@@ -25,7 +25,6 @@ pub fn be_small() {
 	IN_ARENA.store(SMALL, Relaxed);
 }
 
-/// Whether the arena is a small one.
 pub fn is_small() -> bool {
 	arena_pages() == SMALL
 }
@@ -39,7 +38,6 @@ pub fn heap() -> usize {
 	arena_pages() + 1
 }
 
-/// Pages the heap may grow to.
 pub fn heap_pages() -> usize {
 	if is_small() { SMALL_HEAP } else { LARGE_HEAP }
 }

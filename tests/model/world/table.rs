@@ -54,7 +54,6 @@ struct Pages {
 	content: [Content; MOST],
 }
 
-/// See the module.
 pub struct Table {
 	pages: &'static mut Pages,
 }
@@ -155,7 +154,6 @@ impl Table {
 		self.pages.attr[page] &= !bits;
 	}
 
-	/// A new mapping of zeros.
 	pub fn map(&mut self, range: Range<usize>, attributes: u32, origin: u32) {
 		for i in range {
 			self.pages.attr[i] = attributes | attr::MAPPED;
@@ -221,7 +219,6 @@ impl Table {
 		out
 	}
 
-	/// How many pages of a range have a bit.
 	pub fn count(&self, range: Range<usize>, bit: u32) -> usize {
 		self.pages.attr[range].iter().filter(|a| *a & bit != 0).count()
 	}

@@ -71,7 +71,6 @@ impl Vm {
 		Self { qemu, directory }
 	}
 
-	/// A connection to the guest's agent.
 	pub fn agent(&mut self) -> Client<Line, UnixStream> {
 		let path = self.directory.path().join("line");
 		let start = Instant::now();
@@ -95,7 +94,6 @@ impl Vm {
 		String::from_utf8_lossy(&fs::read(self.directory.path().join("console")).unwrap_or_default()).into_owned()
 	}
 
-	/// Waits until the console says `text`.
 	pub fn wait_for(&self, text: &str) {
 		let start = Instant::now();
 		while !self.console().contains(text) {
@@ -133,7 +131,6 @@ fn test_files() -> Tree {
 	tree
 }
 
-/// Connects to `port` of this very guest.
 pub fn connect_loopback(port: u32) -> UnixStream {
 	let start = Instant::now();
 	loop {

@@ -99,7 +99,6 @@ impl Experiment for ClonesOptions {
 	}
 }
 
-/// Samples of one method.
 #[derive(Default)]
 struct Samples {
 	seconds: Vec<f64>,

@@ -68,7 +68,6 @@ impl CreationOptions {
 		}
 	}
 
-	/// How much is measured per size.
 	fn effort(&self) -> Effort {
 		if self.quick { Effort::precise(0.05, 6..=20, 8) } else { Effort::precise(0.02, 8..=100, 35) }
 	}

@@ -19,7 +19,6 @@ pub const EXPERIMENT: &str = "advise";
 const FORECAST: &str = "forecast";
 const MEASURED: &str = "measured";
 
-/// Forks of a process in a round.
 const FORKS: u32 = 21;
 /// Processes whose forks differ by less than this factor may stand in either order.
 const CLOSE: f64 = 1.3;

@@ -55,7 +55,6 @@ pub struct ForkOptions {
 	pub quick: bool,
 }
 
-/// From one step to the next.
 const STEP: u64 = 512 << 20;
 
 impl ForkOptions {
@@ -116,7 +115,6 @@ struct AtSize<'a, 'b> {
 	plan: &'a Plan,
 	/// Bytes of memory of each parent.
 	size: u64,
-	/// By when it should be over.
 	deadline: Deadline,
 	run: &'a mut Run<'b>,
 }

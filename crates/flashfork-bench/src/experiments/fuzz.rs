@@ -108,7 +108,6 @@ impl Experiment for FuzzOptions {
 }
 
 impl FuzzOptions {
-	/// The shim to fuzz with.
 	fn shim(&self, here: &dyn Places) -> Result<PathBuf> {
 		let path = self.preload.clone().map_or_else(|| here.shim(), Ok)?;
 		// AFL changes into its own directories.

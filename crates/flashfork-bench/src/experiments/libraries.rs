@@ -91,7 +91,6 @@ long use_library(long i)
 }
 ";
 
-/// Compiles `count` libraries, each from its own file.
 fn compile(place: &Path, count: u32, run: &mut Run) -> Result<Vec<PathBuf>> {
 	let source = place.join("library.c");
 	std::fs::write(&source, SOURCE).or_cant("write a library's source")?;

@@ -58,7 +58,6 @@ pub struct RedisOptions {
 	pub preload: Option<PathBuf>,
 }
 
-/// What one method's rounds gave.
 #[derive(Default)]
 struct Samples {
 	/// Microseconds, one vector for each percentile of the table.

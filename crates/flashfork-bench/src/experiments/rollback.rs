@@ -44,7 +44,6 @@ const TARGETS: [(usize, f64); 2] = [(1, 5.0), (100, 100.0)];
 /// Turns a visit.
 const TURNS: usize = 20;
 const PAGE: usize = 4096;
-/// What pages are filled with.
 const FILL: u8 = 0xa5;
 /// Sizes of regions whose cycles are timed, beside the size asked for.
 const SIZES: [u64; 2] = [16 << 20, 128 << 20];

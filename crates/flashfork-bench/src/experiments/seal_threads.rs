@@ -187,7 +187,6 @@ fn report(document: &Document) -> String {
 	page(document, [titled(&head, headers, rows)])
 }
 
-/// Median, p99 and longest.
 fn spread(samples: &[f64]) -> [String; 3] {
 	match Summary::of(samples) {
 		Some(summary) => [summary.p50, summary.p99, summary.max].map(time),

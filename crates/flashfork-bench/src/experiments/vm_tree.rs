@@ -30,7 +30,6 @@ use found::{Found, WAYS};
 
 pub const EXPERIMENT: &str = "vm-tree";
 
-/// Memory of every guest in MiB.
 const MEMORY_MIB: u32 = 256;
 /// The applications, each on its own disk.
 const APPS: [&str; 3] = ["blog", "shop", "wiki"];
@@ -57,12 +56,10 @@ pub struct VmTreeOptions {
 	pub quick: bool,
 }
 
-/// What all ways need.
 struct Setup<'a> {
 	host: &'a Host,
 	here: &'a dyn Places,
 	guest: Guest,
-	/// The directory with the disks.
 	disks: PathBuf,
 	counter: Counter,
 }

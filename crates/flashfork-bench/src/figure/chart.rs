@@ -22,7 +22,6 @@ use flashfork_terminal::{size::show, table::time};
 
 const WIDTH: u32 = 900;
 const HEIGHT: u32 = 520;
-/// Where text begins on the left.
 const LEFT: i32 = 20;
 /// Room right of the axes for the labels at the line ends.
 const LABELS: u32 = 205;

@@ -143,7 +143,6 @@ impl Line {
 	}
 }
 
-/// Whether a record is of fork calls of an idle parent that clones by itself.
 fn is_idle_call(record: &Record) -> bool {
 	let param = |key| record.chosen.get(key);
 	param("measure").and_then(Value::as_str) == Some("call")
@@ -151,7 +150,6 @@ fn is_idle_call(record: &Record) -> bool {
 		&& param("concurrent").and_then(Value::as_u64) == Some(1)
 }
 
-/// Whether a record is of the first exits of tiny guests.
 fn is_first_exit(record: &Record) -> bool {
 	let param = |key| record.chosen.get(key).and_then(Value::as_str);
 	param("measure") == Some("first exit") && param("guest") == Some("tiny")

@@ -48,14 +48,12 @@ fn of<'a>(
 	})
 }
 
-/// A logarithmic axis of the parent's memory.
 fn memory_axis(sizes: &[f64], ticks: Vec<f64>) -> Axis {
 	let (first, last) =
 		(sizes.first().map_or(1.0, |size| size.max(1.0)), sizes.last().map_or(1.0, |size| size.max(1.0)));
 	Axis { title: "memory of the parent".into(), log: true, ticks, range: first / 1.2..last * 1.2, label: size_tick }
 }
 
-/// A linear axis.
 fn linear(title: &str, ticks: Vec<f64>, range: std::ops::Range<f64>, label: fn(f64) -> String) -> Axis {
 	Axis { title: title.into(), log: false, ticks, range, label }
 }
@@ -65,7 +63,6 @@ fn percent(share: f64) -> String {
 	format!("{share:.0} %")
 }
 
-/// A logarithmic axis of times in microseconds that has room for `times`.
 fn time_axis(title: &str, times: impl Iterator<Item = f64>) -> Axis {
 	let ticks = decades(times);
 	Axis { title: title.into(), log: true, range: ticks[0]..ticks[ticks.len() - 1], ticks, label: time_tick }

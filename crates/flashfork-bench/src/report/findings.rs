@@ -13,7 +13,6 @@ pub fn findings(document: &Document) -> Vec<String> {
 		.collect()
 }
 
-/// The records for which these texts were chosen, at the largest size there is.
 fn at_largest<'a>(document: &'a Document, experiment: &str, texts: &[(&str, &str)]) -> (u64, Vec<&'a Record>) {
 	let fits = |record: &&Record| {
 		record.experiment == experiment && texts.iter().all(|(name, value)| record.text(name) == Some(value))

@@ -50,7 +50,6 @@ pub fn run_words<'a>(words: impl IntoIterator<Item = &'a str>, progress: &mut dy
 	entry.parse(&matches).map_err(BenchError::unable)?(&Here, progress)
 }
 
-/// That a table has each of these.
 #[track_caller]
 pub fn has(table: &str, parts: &[&str]) {
 	for part in parts {

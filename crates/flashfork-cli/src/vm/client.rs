@@ -121,7 +121,6 @@ impl Client {
 		done(status, body)
 	}
 
-	/// Status and body of the answer.
 	fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<(u16, Vec<u8>), CliError> {
 		let mut stream = self.send(method, path, CLOSE, body)?;
 		let head = self.head(&mut stream)?;

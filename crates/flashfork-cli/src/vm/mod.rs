@@ -203,7 +203,6 @@ pub fn host() -> Result<api::Host, CliError> {
 	waiting("trying to boot guests", || daemon.client.post("/v1/host", &()))
 }
 
-/// Prints for people or programs.
 struct Printer {
 	json: bool,
 }

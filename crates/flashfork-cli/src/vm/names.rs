@@ -22,7 +22,6 @@ pub fn candidates() -> Vec<CompletionCandidate> {
 	client.get::<Vec<api::Clone>>("/v1/clones").into_iter().flatten().map(|clone| clone.name.into()).collect()
 }
 
-/// The daemon's socket, if the command line says it.
 fn socket(line: &[OsString]) -> Option<PathBuf> {
 	let at = line.iter().position(|word| word.as_bytes().starts_with(b"--socket"))?;
 	match line[at].as_bytes().strip_prefix(b"--socket=") {

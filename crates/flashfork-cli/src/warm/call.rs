@@ -135,7 +135,6 @@ pub fn environment() -> impl Iterator<Item = &'static OsStr> {
 	})
 }
 
-/// Why there is nothing to attend to.
 enum Ended {
 	/// The clone has ended with its template, or there is none.
 	Clone(Error),
@@ -158,7 +157,6 @@ impl From<Ended> for CliError {
 	}
 }
 
-/// A clone, or the wait for it.
 struct Running<'a> {
 	asked: Asked,
 	signals: &'a SignalFd,

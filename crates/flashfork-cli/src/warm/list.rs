@@ -54,7 +54,6 @@ pub fn rm(all: &[Name]) -> Result<ExitCode, CliError> {
 	failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// Why one is still there.
 fn not_removed(error: Error) -> CliError {
 	match error {
 		// It finds the request when it goes on.
@@ -63,7 +62,6 @@ fn not_removed(error: Error) -> CliError {
 	}
 }
 
-/// What has become of one.
 fn told(name: &Name, removed: Removed) -> String {
 	match removed {
 		Removed::Gone => format!("removed {name}"),

@@ -25,7 +25,6 @@ pub fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) {
 	assert_eq!(unsafe { libc::setrlimit(resource, &raw const limit) }, 0);
 }
 
-/// Has signals ignored, or the default action taken.
 pub fn act(signals: &[i32], action: libc::sighandler_t) {
 	assert!([libc::SIG_IGN, libc::SIG_DFL].contains(&action));
 	for signal in signals {
@@ -34,7 +33,6 @@ pub fn act(signals: &[i32], action: libc::sighandler_t) {
 	}
 }
 
-/// Has these signals blocked, and no others.
 pub fn block(signals: &[i32]) {
 	// SAFETY: the set is a local.
 	unsafe {

@@ -47,14 +47,12 @@ impl Guest {
 		Self { agent, dir, asked }
 	}
 
-	/// `flashfork vm exec [options] clone -- argv`.
 	pub fn exec(&self, options: &[&str], argv: &[&str]) -> Command {
 		let mut command = self.vm();
 		command.arg("exec").args(options).args(["clone", "--"]).args(argv);
 		command
 	}
 
-	/// `flashfork vm run --template template -- argv`.
 	pub fn run(&self, template: &str, argv: &[&str]) -> Command {
 		let mut command = self.vm();
 		command.args(["run", "--template", template, "--"]).args(argv).stdin(Stdio::null()).stdout(Stdio::piped());

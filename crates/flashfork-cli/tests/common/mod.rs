@@ -15,7 +15,6 @@ pub fn flashfork() -> &'static str {
 	env!("CARGO_BIN_EXE_flashfork-cli").strip_suffix("-cli").unwrap()
 }
 
-/// Where cargo builds.
 pub fn target() -> &'static std::path::Path {
 	std::path::Path::new(env!("CARGO_BIN_EXE_flashfork-cli")).ancestors().nth(2).unwrap()
 }

@@ -311,7 +311,6 @@ int main(void) {
 	}
 }
 
-/// The streams are the caller's, whatever of them the program has copied.
 #[test]
 fn copies_of_standard_streams_are_the_callers() {
 	let program = Program::new(

@@ -19,7 +19,6 @@ const REFUSED: [(i64, i32, &str); 9] = [
 	(libc::SYS_mount, libc::EPERM, "forbids it"),
 ];
 
-/// Under a filter that refuses this call.
 fn under(mut command: Command, call: i64, errno: i32) -> Command {
 	command.before(move || forbid(call, errno));
 	command

@@ -10,7 +10,6 @@ use std::{
 	process::{Child, Stdio},
 };
 
-/// A port on which nobody listens.
 pub fn free() -> u16 {
 	TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -27,7 +26,6 @@ pub fn warm(place: &Place, ready: &str, command: &[&str]) {
 	good(place.run(&[&["warm", "--threads", "--ready", ready, "t", "--"], command].concat()));
 }
 
-/// A clone that listens there.
 pub fn listening(place: &Place, listen: &[String]) -> Child {
 	let options = listen.iter().flat_map(|listen| ["--listen", listen]);
 	let words: Vec<_> = ["clone"].into_iter().chain(options).chain(["t"]).collect();

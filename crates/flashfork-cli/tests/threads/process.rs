@@ -6,7 +6,6 @@ use crate::{
 };
 use std::{fs, path::Path, process::Stdio};
 
-/// The main thread's number is new, those of the others are the template's.
 #[test]
 fn numbers_are_new_for_the_process_and_the_same_for_its_threads() {
 	let program = Program::new(

@@ -9,7 +9,6 @@ pub struct Program {
 }
 
 impl Program {
-	/// A program of these lines.
 	pub fn new(source: &str) -> Program {
 		let place = Place::new();
 		let path = place.program_with("program", source, &["-lm", "-fexceptions"]);
@@ -41,7 +40,6 @@ impl Program {
 		["warm", "--threads", "--ready", "call", "t", "--", self.path()]
 	}
 
-	/// What came of a clone of that.
 	pub fn cloned(&self) -> Output {
 		self.place.cloned()
 	}

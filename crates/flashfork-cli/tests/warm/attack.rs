@@ -15,7 +15,6 @@ use std::{
 	process::{Command, Stdio},
 };
 
-/// A connection to the template `t`.
 fn caller(place: &Place) -> OwnedFd {
 	let address = UnixAddr::new(&place.at("flashfork/templates/t")).unwrap();
 	let end = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
@@ -29,14 +28,12 @@ fn send(end: &OwnedFd, bytes: &[u8], descriptors: &[RawFd]) {
 	sendmsg::<()>(end.as_raw_fd(), &[IoSlice::new(bytes)], with, MsgFlags::MSG_NOSIGNAL, None).unwrap();
 }
 
-/// Waits for it.
 fn answer(end: &OwnedFd) -> Option<Tell> {
 	let mut bytes = [0; Tell::LEN];
 	let count = recv(end.as_raw_fd(), &mut bytes, MsgFlags::empty()).unwrap();
 	Tell::decode(&bytes[..count])
 }
 
-/// Starts it; what it prints is kept.
 fn heard(command: &mut Command) -> std::process::Child {
 	command.start_both()
 }

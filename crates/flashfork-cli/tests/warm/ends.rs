@@ -33,7 +33,6 @@ fn waiting(place: &Place, script: &str) -> (Child, i32) {
 	(child, text.trim().parse().unwrap())
 }
 
-/// Processes of a group that live.
 fn group(pid: i32) -> usize {
 	let lives = |p: &i32| {
 		let stat = fs::read_to_string(format!("/proc/{p}/stat")).unwrap_or_default();

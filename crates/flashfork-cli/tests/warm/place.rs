@@ -75,14 +75,12 @@ impl Place {
 		path
 	}
 
-	/// The command, with the names of this place.
 	pub fn flashfork(&self, arguments: &[&str]) -> Command {
 		let mut command = Command::new(exe());
 		command.args(arguments).env("XDG_RUNTIME_DIR", self.path()).env_remove("LD_PRELOAD").stdin(Stdio::null());
 		ignoring(command, &[])
 	}
 
-	/// What came of it.
 	pub fn run(&self, arguments: &[&str]) -> Output {
 		self.flashfork(arguments).output().unwrap()
 	}
@@ -93,7 +91,6 @@ impl Place {
 		assert_says(line(&self.run(arguments)), why);
 	}
 
-	/// What came of a clone of `t`.
 	pub fn cloned(&self) -> Output {
 		self.run(&["clone", "t"])
 	}
@@ -128,7 +125,6 @@ impl Place {
 		sh
 	}
 
-	/// What a command writes to a terminal, or into a pipe.
 	pub fn written(&self, terminal: bool, command: &str) -> String {
 		let sh = if terminal { "script -qec \"$0\" /dev/null" } else { "eval \"$0\" 2>&1 | cat" };
 		let output = self.sh(sh).arg(command).current_dir(self.path()).stdin(Stdio::null()).output().unwrap();
@@ -148,7 +144,6 @@ impl Place {
 		program.to_owned()
 	}
 
-	/// A template `t` of a program.
 	pub fn warm(&self, command: &[&str]) -> Output {
 		let output = self.run(&[&["warm", "t", "--"], command].concat());
 		assert!(output.status.success(), "{}", stderr(&output));
@@ -160,7 +155,6 @@ impl Place {
 		self.warm(&["sh"]);
 	}
 
-	/// A clone of `t` that runs a script of the shell.
 	pub fn shell(&self, script: &str) -> Command {
 		self.flashfork(&["clone", "t", "-c", script])
 	}
@@ -169,7 +163,6 @@ impl Place {
 		exe().with_file_name("libflashfork_preload.so")
 	}
 
-	/// The templates there are.
 	pub fn list(&self) -> Vec<serde_json::Value> {
 		let output = self.run(&["ls", "--json"]);
 		assert!(output.status.success(), "{}", stderr(&output));
@@ -284,14 +277,12 @@ pub fn next_line(stream: &mut impl BufRead) -> String {
 	line
 }
 
-/// What is left to be read.
 pub fn rest(mut stream: impl Read) -> String {
 	let mut rest = String::new();
 	stream.read_to_string(&mut rest).unwrap();
 	rest
 }
 
-/// All there are.
 pub fn processes() -> impl Iterator<Item = i32> {
 	fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok())
 }

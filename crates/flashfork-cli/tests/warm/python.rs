@@ -183,7 +183,6 @@ fn full_and_closed_outputs_are_as_in_python_itself() {
 	}
 }
 
-/// Clones of one template differ in what is random, but for the hash seed, which is the template's.
 #[test]
 fn random_numbers_are_fresh_and_the_hash_seed_is_the_templates() {
 	let place = warmed("import random, uuid, secrets, numpy.random; random.random(); numpy.random.rand()");

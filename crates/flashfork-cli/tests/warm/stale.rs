@@ -23,7 +23,6 @@ fn write(place: &Place, name: &str, text: &str) {
 	file.set_modified(SystemTime::now() + later).unwrap();
 }
 
-/// A place with a module `mine`.
 fn with_module() -> Place {
 	let place = Place::new();
 	write(&place, "mine.py", "value = 1\n");

@@ -140,11 +140,9 @@ pub unsafe fn discard(range: Range, advice: u32) -> Result<()> {
 	gaps
 }
 
-/// What became of a part.
 #[derive(PartialEq, Eq)]
 enum Left {
 	Zeros,
-	/// Anonymous memory with its bytes.
 	Anonymous,
 }
 

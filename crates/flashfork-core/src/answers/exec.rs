@@ -30,7 +30,6 @@ pub(crate) struct Leaving {
 	plain: AtomicU32,
 	/// Their processes; 0: none.
 	tasks: [AtomicI32; TASKS],
-	/// Whether a parent is seen when it goes on.
 	parents_are_seen: AtomicBool,
 }
 

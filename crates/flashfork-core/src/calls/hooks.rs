@@ -178,7 +178,6 @@ unsafe fn io_uring_setup(&[entries, params, ..]: &Arguments) -> Result<usize> {
 	unsafe { rings::setup(entries, params) }
 }
 
-/// `io_uring_register(2)`.
 unsafe fn io_uring_register(&[fd, opcode, arg, count, ..]: &Arguments) -> Result<usize> {
 	// SAFETY: the program's own call.
 	unsafe { rings::register(fd, opcode, arg, count) }

@@ -110,7 +110,6 @@ impl Reader {
 	}
 }
 
-/// The address of element `i` of an array of elements of `size` bytes.
 fn nth(array: usize, size: usize, i: u32) -> usize {
 	array.wrapping_add(size.wrapping_mul(i as usize))
 }
@@ -244,7 +243,6 @@ impl<'a> Object<'a> {
 		None
 	}
 
-	/// The address of symbol `i`, if it is a function that is defined here and has this name.
 	fn function_at(&self, i: u32, name: &CStr) -> Option<usize> {
 		// struct Elf64_Sym: name 4 bytes, type and binding 1, visibility 1, section 2, value 8, size 8. Names end with
 		// a NUL.

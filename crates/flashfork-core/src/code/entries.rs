@@ -15,7 +15,6 @@ use crate::range::Range;
 
 /// Most parts of one object in whose middle nothing may get.
 const PARTS: usize = 2048;
-/// Most ways found.
 const WAYS: usize = 4096;
 /// Bits by which most addresses are told to be in none of the parts, and bytes that one stands for.
 const BITS: usize = 1 << 16;
@@ -240,7 +239,6 @@ impl Entries {
 	}
 }
 
-/// Code that is searched.
 struct Window<'a> {
 	bytes: &'a [u8],
 	/// The address of the first.

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{range::Range, sys};
 
-/// Most segments of an object.
 const SEGMENTS: usize = 16;
 
 /// Addresses, and where in the file their bytes are.

@@ -46,7 +46,6 @@ pub struct Flow {
 	/// Where jumps lead that leave the part, from its beginning.
 	jumps: [isize; OUTSIDE],
 	jump_count: usize,
-	/// Whether it has a table of jumps.
 	has_table: bool,
 	/// Whether a place has been found since all were followed.
 	has_new: bool,
@@ -90,7 +89,6 @@ impl Flow {
 		Instruction::decode(&self.bytes[at..self.len])
 	}
 
-	/// A jump leads there.
 	fn lead(&mut self, target: isize) -> Result<(), TooMuch> {
 		if target.cast_unsigned() < self.len {
 			self.place(target.cast_unsigned())?;

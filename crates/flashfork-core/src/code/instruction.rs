@@ -195,7 +195,6 @@ impl Instruction {
 		self.modrm.unwrap_or(0) >> 3 & 7
 	}
 
-	/// Whether operands are single bytes.
 	fn is_of_bytes(&self) -> bool {
 		match (self.map, self.opcode) {
 			(0, 0xb0..=0xb7) | (1, 0x90..=0x9f) => true,

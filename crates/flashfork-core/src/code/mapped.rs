@@ -82,7 +82,6 @@ impl Object {
 	}
 }
 
-/// The part of its file that a mapping shows.
 pub(crate) fn part(v: &Vma) -> Range {
 	let start = v.offset as usize;
 	Range::new(start, start.saturating_add(v.range.len()))

@@ -353,11 +353,9 @@ fn judge_entered(
 	}
 }
 
-/// What was found in a function.
 enum Told {
 	/// Calls that count.
 	Refused(Next),
-	/// Nothing.
 	Harmless,
 }
 

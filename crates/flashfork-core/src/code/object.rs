@@ -22,7 +22,6 @@ pub struct Layout {
 	text: Option<Range>,
 }
 
-/// Most segments of data.
 const DATA: usize = 16;
 
 impl Layout {
@@ -48,7 +47,6 @@ const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-/// Bytes of a program header.
 const HEADER: usize = 56;
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -178,7 +176,6 @@ fn is_go(memory: &mut impl Memory, at: usize, len: usize) -> bool {
 pub struct Function {
 	/// Its addresses, or those of part of it that a compiler has put elsewhere.
 	pub range: Range,
-	/// Where its entry in `.eh_frame` is.
 	entry: usize,
 }
 

@@ -124,7 +124,6 @@ fn is_answered_for(code: Range) -> bool {
 	CODE.knows(code) || code.contains(own())
 }
 
-/// An address in the engine's code.
 fn own() -> usize {
 	look as *const () as usize
 }
@@ -194,7 +193,6 @@ fn look_through(text: &mut [u8], object: &mut Object, memory: &mut Own, scratch:
 	Ok(found.or_else(|| judge_mapped(object, memory, scratch)))
 }
 
-/// What is executable in this process.
 struct Seen {
 	/// What this call works with: under `READ_IMPLIES_EXEC` that is executable, too, and it changes while it is read.
 	arena: Range,

@@ -18,7 +18,6 @@ pub(crate) static CODE: Apart<Code> = Apart::new(Code::new());
 /// Most files that a caller answers for, and objects that are known.
 const TRUSTED: usize = 16;
 
-/// What the engine remembers of code.
 pub(crate) struct Code {
 	/// What was found in files.
 	pub versions: Versions,

@@ -2,7 +2,6 @@
 
 use super::memory::Memory;
 
-/// Entries of one table looked at.
 const ENTRIES: usize = 4096;
 /// Entries read at a time; 4 bytes each, so that they lie on one page.
 const AT_A_TIME: usize = 16;

@@ -27,7 +27,6 @@ fn found(code: &[u8], kind: Kind) -> Vec<(usize, Call)> {
 	all.into_iter().map(|(at, call)| (at - 80, call)).collect()
 }
 
-/// All sites in these bytes.
 fn all_in(bytes: &[u8], kind: Kind) -> Vec<(usize, Call)> {
 	let mut all = Vec::new();
 	assert!(look(bytes, bytes.len(), kind, |site| {

@@ -19,7 +19,6 @@ use crate::{
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
 
-/// What the child seals.
 const TRIAL: usize = 2 * HUGE;
 
 /// To be called by every way into the engine: from then on it can be tried.

@@ -6,7 +6,6 @@
 
 use crate::sys;
 
-/// Most bytes of code looked at.
 const MOST: usize = 64;
 
 /// Whether a function does nothing but count.

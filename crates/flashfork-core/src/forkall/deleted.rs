@@ -35,12 +35,10 @@ impl Stat {
 		self.0[2]
 	}
 
-	/// Permissions.
 	fn mode(&self) -> usize {
 		(self.0[3] & 0o7777) as usize
 	}
 
-	/// User and group.
 	fn owner(&self) -> [u64; 2] {
 		[self.0[3] >> 32, self.0[4] & 0xffff_ffff]
 	}

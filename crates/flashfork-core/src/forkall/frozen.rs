@@ -27,7 +27,6 @@ pub struct Frozen {
 	pub(super) small: [u8; 8 * 1024],
 	/// Where injected calls write to.
 	pub(super) answers: [u64; ANSWERS],
-	/// What the maker is made by.
 	pub(super) trampoline: Trampoline,
 	/// The program.
 	pub(super) pid: i32,
@@ -232,7 +231,6 @@ pub struct Timers {
 
 /// Most mappings of shared anonymous memory.
 const MAPPINGS: usize = 256;
-/// Most pending signals.
 const SIGNALS: usize = 256;
 /// Bytes of `siginfo_t`.
 pub const INFO: usize = 128;
@@ -277,7 +275,6 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-	/// Most ranges.
 	const MOST: usize = 16 * 1024;
 }
 

@@ -129,7 +129,6 @@ const ADVICE: [(&[u8; 2], u32); 5] = [
 
 /// How names of Java's archives of classes end.
 const ARCHIVE: &[u8] = b".jsa";
-/// Most mappings of such.
 const ARCHIVES: usize = 16;
 
 /// Puts plain memory in place of Java's archives of classes. Java maps them elsewhere than they were made for, and so

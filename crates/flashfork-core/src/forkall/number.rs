@@ -24,7 +24,6 @@ const MARK: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const REACH: usize = 40;
 /// Bytes of an instruction that loads a number.
 const LOAD: usize = 6;
-/// Code before and behind an address.
 type Around = [u8; 2 * REACH];
 
 /// Has a thread with these registers ask again.

@@ -93,7 +93,6 @@ fn timer(entry: &Entry) -> Result<()> {
 	}
 }
 
-/// Adds to a set the files that were in it.
 fn fill(set: &Entry, files: &Files) -> Result<()> {
 	const EPOLL_CTL_ADD: usize = 1;
 	for item in &files.items[set.first..set.first + set.count] {

@@ -378,7 +378,6 @@ fn is_broken(fd: i32) -> bool {
 	told == Ok(1) && poll >> 48 & (POLLERR | POLLHUP) != 0
 }
 
-/// Words of the program's memory.
 fn words_at<const N: usize>(at: usize) -> Result<[usize; N]> {
 	let mut words = [0; N];
 	for (i, word) in words.iter_mut().enumerate() {

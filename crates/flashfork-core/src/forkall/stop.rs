@@ -43,7 +43,6 @@ pub fn stop(frozen: &mut Frozen) -> Fit {
 	}
 }
 
-/// With the thread's name.
 fn named(what: What, pid: i32, tid: i32) -> Unfit {
 	let mut name = [0; 32];
 	let path = ProcPath::of(pid).push(b"/task/").number(tid).push(b"/comm");

@@ -28,7 +28,6 @@ pub struct Gate {
 	pub cpus: [u64; CPUS / 64],
 	/// What its kinds of speculation may do: new threads have the same.
 	pub speculation: [usize; 3],
-	/// Signals sent to them.
 	pub(super) pending: &'static Pending,
 }
 

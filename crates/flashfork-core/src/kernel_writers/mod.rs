@@ -56,12 +56,10 @@ impl Process {
 		}
 	}
 
-	/// `/proc/…/fd`.
 	fn descriptors(&self) -> ProcPath {
 		self.place().push(b"/fd")
 	}
 
-	/// Protocol family of a socket.
 	fn socket_domain(&self, fd: i32) -> Result<i32> {
 		match self {
 			Process::Own => sys::socket_domain(fd),

@@ -10,7 +10,6 @@ const GUESS_NS: u64 = 50_000_000;
 /// The same of the first look for what is written all over.
 const SWEEP_NS: u64 = 20_000_000;
 
-/// See the module.
 pub(super) struct Always {
 	attempts: Num,
 	/// Nanoseconds that forks took beyond the shortest, since the last seal.

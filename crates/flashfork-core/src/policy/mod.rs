@@ -61,7 +61,6 @@ const UNTOLD: u64 = u64::MAX;
 /// What to do before a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-	/// Nothing.
 	Fork,
 	/// Seal everything, and anew what was written since, sparsely written blocks only.
 	Seal,
@@ -80,7 +79,6 @@ pub(crate) enum Act {
 	DropRefills(usize),
 }
 
-/// The policy of this process.
 pub(crate) static POLICY: Apart<Policy> = Apart::new(Policy::new());
 
 /// The policy of a process, and what it has seen of it. Several threads may fork at a time: what they see then may be

@@ -302,7 +302,6 @@ fn grid() -> Vec<(Host, Work)> {
 	grid
 }
 
-/// Forks of a run.
 const FORKS: usize = 2_000;
 
 #[test]

@@ -44,7 +44,6 @@ fn lacks_sealed(filter: u64) -> bool {
 	filter & (ANONYMOUS_PRIVATE | FILE_PRIVATE) == ANONYMOUS_PRIVATE
 }
 
-/// Whether something has been added.
 pub(crate) fn is_widened() -> bool {
 	BEFORE.load(Relaxed) != NOTHING_ADDED
 }

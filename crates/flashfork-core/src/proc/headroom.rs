@@ -89,7 +89,6 @@ fn parse_mount(line: &[u8]) -> Option<(Hierarchy, &[u8])> {
 enum Place {
 	/// The process's own cgroup.
 	Own,
-	/// Another part.
 	Elsewhere,
 }
 

@@ -20,7 +20,6 @@ use core::{
 };
 use linux_raw_sys::general as k;
 
-/// Most regions watched at a time.
 const MOST: usize = 16;
 
 const UFFDIO_API: usize = 0xc018_aa3f; // _IOWR(0xAA, 0x3F, struct uffdio_api)
@@ -36,7 +35,6 @@ const WP_ASYNC: u64 = 1 << 15;
 /// Two more, about messages that never come (`THREAD_ID`, `EXACT_ADDRESS`): nobody else asks for just these, so a watch
 /// is known by them from outside.
 const MARK: u64 = 1 << 8 | 1 << 11;
-/// All that is asked for.
 const FEATURES: u64 = WP_ASYNC | WP_HUGETLBFS_SHMEM | MARK;
 /// What the kernel adds by itself (`UFFD_FEATURE_WP_UNPOPULATED`, and its own bit).
 const ADDED: u64 = 1 << 13 | 1 << 31;
@@ -44,11 +42,9 @@ const ADDED: u64 = 1 << 13 | 1 << 31;
 /// A file about this process that is kept open while it is watched: to open it takes several microseconds.
 #[derive(Clone, Copy)]
 pub(crate) enum File {
-	/// The page map.
 	Pagemap,
 	/// Pages that are mapped (`statm`).
 	Mapped,
-	/// The mappings.
 	Maps,
 	/// The directory of descriptors, whose size is their number (Linux 6.2).
 	Descriptors,
@@ -79,7 +75,6 @@ impl Descriptor {
 		begin(fd).inspect_err(|_| sys::close(fd)).and_then(|()| self.keep(fd))
 	}
 
-	/// Takes an open file.
 	fn keep(&self, fd: i32) -> Result<()> {
 		let fd = sys::out_of_the_way(fd);
 		let known = sys::identity(fd).inspect_err(|_| sys::close(fd))?;
@@ -127,7 +122,6 @@ struct Entry {
 	descriptor: Descriptor,
 }
 
-/// The watch of a whole process.
 struct Process {
 	descriptor: Descriptor,
 	/// Files that each restore looks into, in the order of [`FILES`].
@@ -140,7 +134,6 @@ struct Process {
 	owner: AtomicI32,
 }
 
-/// See the module.
 pub(crate) struct Watched {
 	entries: [Entry; MOST],
 	process: Process,

@@ -206,7 +206,6 @@ impl Drop for Written {
 	}
 }
 
-/// Whether memory may have protection keys (pkeys(7)).
 fn has_protection_keys() -> bool {
 	const OSPKE: u32 = 1 << 4;
 	__cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & OSPKE != 0

@@ -15,7 +15,6 @@ pub const MAX_PARTS: usize = 192;
 /// More than are ever mapped at once: one is made before those it replaces are gone.
 pub const PLACES: usize = MAX_PARTS + 2 * MAX_GENERATIONS;
 
-/// What this process knows of them.
 pub(crate) static GENERATIONS: Apart<Generations> = Apart::new(Generations::new());
 
 /// Bytes in files of sealed memory.

@@ -45,7 +45,6 @@ use linux_raw_sys::general as k;
 /// written pages in libc, mappings of their own, which cost a fork as much.
 const LEAST: usize = 32;
 
-/// Most mappings sealed at a time.
 const MOST: usize = 256;
 
 /// A mapping that may be sealed.
@@ -153,7 +152,6 @@ pub(crate) static LIBRARIES: Apart<Libraries> = Apart::new(Libraries::new());
 pub(crate) struct Libraries {
 	entries: [Entry; MOST],
 	count: AtomicUsize,
-	/// Whether any is [`Entry::lost`].
 	lost: AtomicBool,
 }
 
@@ -164,7 +162,6 @@ struct Entry {
 	inode: AtomicU64,
 	/// As the list of mappings has it.
 	device: [AtomicU32; 2],
-	/// When the file was last changed.
 	changed: [AtomicU64; 2],
 	/// Where the library begins in memory.
 	base: AtomicUsize,

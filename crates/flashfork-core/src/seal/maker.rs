@@ -20,7 +20,6 @@ use crate::{
 	threads::pauses::Pauses,
 };
 
-/// Fills them.
 pub(crate) struct Maker<'a> {
 	/// The memfd, not yet sealed against writes.
 	pub fd: i32,

@@ -52,7 +52,6 @@ use witness::Ours;
 /// twenty milliseconds, which are promised.
 const PART_NS: u64 = 15_000_000;
 
-/// What a seal is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
 	/// Everything; the data of libraries is asked for apart.

@@ -44,7 +44,6 @@ const SMALL_RUNS: usize = MAX_RUNS / 2;
 
 const _: () = assert!(MAX_EXCLUDED + own_pages::COUNT + 11 < MAX_HOLES);
 
-/// No file.
 const NONE: Identity = (0, 0);
 
 /// What the plan found besides the runs.

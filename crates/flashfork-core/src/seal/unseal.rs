@@ -221,7 +221,6 @@ fn unseal_parts(arena: &mut Arena, pauses: &mut Option<Pauses>, parts: Parts) ->
 	Ok(())
 }
 
-/// There are no huge pages.
 const NO_HUGE_PAGE: Errno = Errno::ENODATA;
 
 /// Makes whole blocks of sealed memory anonymous on huge pages, for [`super::dense`], and calls `done` with those for
@@ -249,7 +248,6 @@ pub(crate) fn to_huge(arena: &mut Arena, blocks: Range, mut done: impl FnMut(Ran
 	Ok(true)
 }
 
-/// Which parts of sealed mappings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parts {
 	/// All these generations.
@@ -300,7 +298,6 @@ fn find_sealed(arena: &mut Arena, range: Range, parts: Parts) -> sys::Result<boo
 	}
 }
 
-/// Lists what lies in the arena's holes of a run.
 fn push_holes(arena: &mut Arena, run: Run) -> sys::Result<()> {
 	let mut holes = [Range::default(); MAX_HOLES];
 	let count = arena.hole_count;

@@ -20,7 +20,6 @@ use linux_raw_sys::general as k;
 /// The pages.
 pub(crate) static WITNESSES: Apart<[Witness; PLACES]> = Apart::new([const { Witness(AtomicU8::new(0)) }; PLACES]);
 
-/// One of them.
 #[repr(align(4096))]
 pub(crate) struct Witness(AtomicU8);
 

@@ -4,13 +4,11 @@ use super::table::{OWN, Table};
 use crate::{apart::Apart, range::Range, region::choice::Way};
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering::SeqCst};
 
-/// The table of the snapshot there is, or null.
 pub(crate) static CURRENT: Apart<AtomicPtr<Table>> = Apart::new(AtomicPtr::new(core::ptr::null_mut()));
 
 /// The one way to go back that restores take, if any; an `Option<Way>` as a number.
 pub(crate) static ONLY: Apart<AtomicU8> = Apart::new(AtomicU8::new(0));
 
-/// See [`super::go_back_by`].
 pub(crate) fn set_only_way(way: Option<Way>) {
 	let number = match way {
 		None => 0,

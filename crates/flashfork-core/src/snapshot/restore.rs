@@ -105,7 +105,6 @@ fn look<'a>(
 	Ok((pagemap, Found { nothing_came, same, copies }, lifted))
 }
 
-/// The way to go back this time.
 fn way(table: &mut Table) -> Way {
 	if table.forks != WATCHED.forks() {
 		// The next one may come soon, and would have page tables to copy.

@@ -265,7 +265,6 @@ impl Copier<'_, '_> {
 	}
 }
 
-/// Copies one run of pages.
 fn copy(
 	table: &mut Table,
 	maker: &Maker,
@@ -299,7 +298,6 @@ fn copy(
 	Ok(())
 }
 
-/// Calls `f` with the range readable.
 fn readable(range: Range, prot: u32, f: impl FnOnce() -> SysResult<()>) -> SysResult<()> {
 	if prot & PROT_READ != 0 {
 		return f();
@@ -312,7 +310,6 @@ fn readable(range: Range, prot: u32, f: impl FnOnce() -> SysResult<()>) -> SysRe
 	result
 }
 
-/// What can't be put back.
 fn refusal(v: &Vma) -> Option<Reason> {
 	if v.shared {
 		return None;

@@ -38,7 +38,6 @@ const MOST_ZEROED: usize = 4096;
 
 /// Wherever a program has memory.
 const ALL: Range = Range::new(PAGE, ADDRESSES);
-/// Most parts looked at one by one.
 const MOST_PARTS: usize = 64;
 
 const BOTH: u32 = PROT_READ | PROT_WRITE;
@@ -66,14 +65,12 @@ impl Part {
 /// See the module.
 pub struct Watch {
 	on: bool,
-	/// What is registered.
 	ranges: [Range; MOST],
 	/// Where the memfd is mapped for reading, one sealed entry behind the other.
 	sources: Range,
 	/// Pages of sealed memory that are copies, numbered so.
 	copies: Option<Copies>,
 	vain: Vain,
-	/// Whether all is watched that can be.
 	whole: bool,
 	/// Whether the last look was for what was written alone.
 	narrow: bool,
@@ -632,7 +629,6 @@ fn each_written(table: &Table, saved: &Saved, mut each: impl FnMut(Range) -> Res
 	if at < range.end { each(Range::new(at, range.end)) } else { Ok(()) }
 }
 
-/// The runs in a range, wholly or in part.
 fn runs_in(runs: &[Region], range: Range) -> impl Iterator<Item = &Region> {
 	let first = runs.partition_point(|run| run.range().end <= range.start);
 	runs[first..].iter().take_while(move |run| run.range().start < range.end)

@@ -21,7 +21,6 @@ const STACK: usize = 256 * 1024;
 /// no reason to wait for ever.
 const PATIENCE: usize = 1000;
 const LONGER: usize = 200;
-/// Descriptors it may have at once.
 const DESCRIPTORS: u64 = 16;
 
 /// Who does it.

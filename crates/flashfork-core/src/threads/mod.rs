@@ -51,7 +51,6 @@ pub(crate) fn may_stop(purpose: Purpose) -> bool {
 	allowed() == Threads::Stop || purpose == Purpose::Unseal && STATE.is_forced()
 }
 
-/// See [`force`].
 pub(crate) struct Forced(());
 
 impl Drop for Forced {

@@ -236,7 +236,6 @@ impl Others {
 	}
 }
 
-/// Has ptrace stop a thread.
 fn seize(tid: i32) -> Result<Held> {
 	// SAFETY: numbers are passed.
 	unsafe { sys::ptrace(PTRACE_SEIZE, tid, 0, 0).and_then(|()| sys::ptrace(PTRACE_INTERRUPT, tid, 0, 0)) }

@@ -46,7 +46,6 @@ pub struct Desk {
 	bell: AtomicU32,
 	/// What the program's thread found among its descriptors, see [`Desk::ask`].
 	answer: AtomicU32,
-	/// Whether it is asked for an unseal.
 	unseals: AtomicBool,
 }
 

@@ -38,7 +38,6 @@ macro_rules! in_child {
 	};
 }
 
-/// Has a child do this.
 #[allow(dead_code)] // as above
 pub fn in_child(body: impl FnOnce()) {
 	in_child!();

@@ -10,7 +10,6 @@ pub struct Mapping {
 	pub device: String,
 	pub inode: String,
 	pub name: String,
-	/// The whole line.
 	pub line: String,
 }
 

@@ -30,7 +30,6 @@ pub fn map_over<T>(at: *mut T, len: usize, prot: i32, flags: i32, fd: i32) {
 	assert_eq!(unsafe { libc::mmap(at.cast(), len, prot, flags | libc::MAP_FIXED, fd, 0) }, at.cast());
 }
 
-/// Private anonymous memory.
 pub fn anonymous(len: usize) -> *mut u8 {
 	map(len, BOTH, ANONYMOUS, -1)
 }
@@ -66,7 +65,6 @@ pub fn advise<T>(at: *const T, len: usize, advice: i32) {
 	assert_eq!(advised(at, len, advice), 0);
 }
 
-/// Moves memory over other.
 #[track_caller]
 pub fn move_over<T>(from: *mut T, len: usize, to: *mut T) {
 	let (flags, to) = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to.cast::<libc::c_void>());
@@ -115,7 +113,6 @@ pub fn file(name: &CStr, len: usize) -> i32 {
 	file
 }
 
-/// Makes a file so long.
 pub fn cut(file: i32, len: usize) {
 	// SAFETY: takes numbers.
 	done(unsafe { libc::ftruncate(file, len as i64) });

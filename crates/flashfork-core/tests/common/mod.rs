@@ -22,7 +22,6 @@ pub fn by_each_way() -> Option<Child> {
 	ways.find_map(|way| Child::fork().inspect(|_| go_back_by(Some(way))))
 }
 
-/// Has each of them do this.
 #[allow(dead_code)] // as above
 pub fn in_children(body: impl FnOnce()) {
 	in_child!(by_each_way());
@@ -48,7 +47,6 @@ pub fn fill(words: &mut [u64], seed: u64) {
 	words.iter_mut().enumerate().for_each(|(i, word)| *word = pattern(i, seed));
 }
 
-/// The word a place holds.
 pub fn pattern(i: usize, seed: u64) -> u64 {
 	(i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed | 1
 }

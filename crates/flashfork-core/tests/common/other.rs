@@ -15,7 +15,6 @@ struct Shared {
 	at: AtomicU64,
 }
 
-/// See the module.
 pub struct Other(&'static Shared);
 
 impl Other {

@@ -64,7 +64,6 @@ fn canonical(name: &str) -> String {
 	name.replace('-', "_")
 }
 
-/// The module name of a file name, if it is a module.
 fn module_name(file: &str) -> Option<String> {
 	let stem = file.strip_suffix(".xz").unwrap_or(file);
 	stem.strip_suffix(".ko").map(canonical)

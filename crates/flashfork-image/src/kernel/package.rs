@@ -17,7 +17,6 @@ use crate::{
 	host::{APT_CACHE, APT_GET, DPKG_DEB, only_file},
 };
 
-/// The newest cached kernel of `series`.
 pub(super) fn cached(series: &str, cache: &Path) -> Result<Option<KernelFiles>, ImageError> {
 	let kernels = cache.join("kernels");
 	if kernels.is_dir() { newest(series, &kernels) } else { Ok(None) }
@@ -126,7 +125,6 @@ fn dependency_of_meta_package(series: &str) -> Result<Option<String>, ImageError
 	Ok(None)
 }
 
-/// The kernel package of `series` in the output of `apt-cache depends`.
 fn image_package(depends: &str, series: &str) -> Option<String> {
 	depends
 		.lines()

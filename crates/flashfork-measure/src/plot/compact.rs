@@ -125,7 +125,6 @@ fn stroke(line: &str) -> Option<(String, String)> {
 	Some((style.to_owned(), points.strip_suffix(r#""/>"#)?.trim_end().to_owned()))
 }
 
-/// The stroke of `next` if that is the border of the box in `line`.
 fn border<'a>(line: &str, next: &'a str) -> Option<&'a str> {
 	let (place, fill) = line.strip_prefix("<rect ")?.strip_suffix("/>")?.split_once(" fill=")?;
 	if fill.contains(' ') {

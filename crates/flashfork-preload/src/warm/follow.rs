@@ -409,7 +409,6 @@ mod changes {
 
 	use super::*;
 
-	/// Most of them.
 	const MOST: usize = 1024;
 
 	/// What counts for the program warmed alone.

@@ -9,7 +9,6 @@ use core::{
 /// 0 when all went well.
 pub type Hook = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// Most of them.
 const MOST: usize = 64;
 
 /// A function and its argument; null until both are there.

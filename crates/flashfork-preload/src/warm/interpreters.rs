@@ -19,7 +19,6 @@ const WORDS: usize = 256;
 /// The descriptor of the text that `perl.pl` or `ruby.rb` is read from; -1 for none. Clones have no use for it.
 pub static TEXT: Single<c_int> = Single::new(-1);
 
-/// Which of them a program is.
 #[derive(Clone, Copy, PartialEq)]
 enum Language {
 	Perl,
@@ -56,7 +55,6 @@ pub fn is_here() -> bool {
 	language().is_some()
 }
 
-/// Words of a command line.
 struct Words {
 	all: [*mut c_char; WORDS],
 	count: usize,

@@ -339,7 +339,6 @@ struct Python {
 	api: Api,
 	/// The names of `python.py`.
 	globals: Object,
-	/// The exit code.
 	status: Cell<c_int>,
 }
 
@@ -355,7 +354,6 @@ unsafe fn exception(name: &CStr) -> Object {
 }
 
 impl Python {
-	/// Sets a name of `python.py` to a list of strings.
 	unsafe fn set_list(&self, name: &CStr, strings: &[*mut c_char]) {
 		// SAFETY: the C API; strings end with a NUL.
 		unsafe {
@@ -370,7 +368,6 @@ impl Python {
 		}
 	}
 
-	/// What the warm-up was made of.
 	unsafe fn note_files(&self) {
 		// SAFETY: the C API; one thread.
 		unsafe {
@@ -403,7 +400,6 @@ impl Python {
 		}
 	}
 
-	/// Sets a name of `python.py` to a number.
 	unsafe fn set_number(&self, name: &CStr, number: u64) {
 		// SAFETY: the C API.
 		unsafe {

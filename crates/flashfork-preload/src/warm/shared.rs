@@ -106,7 +106,6 @@ unsafe fn is_own(socket: c_int) -> bool {
 	}
 }
 
-/// Whether both ends of this pipe are here.
 unsafe fn has_other_end(pipe: c_int, inode: libc::ino_t) -> bool {
 	let mut has = false;
 	// SAFETY: as `note`.

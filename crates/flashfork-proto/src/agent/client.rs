@@ -170,7 +170,6 @@ impl<R: Read, W: Write> Client<R, W> {
 	}
 }
 
-/// Standard input on its way.
 struct Input<'a> {
 	left: &'a [u8],
 	credit: usize,
@@ -178,7 +177,6 @@ struct Input<'a> {
 }
 
 impl Input<'_> {
-	/// Sends what credit allows.
 	fn send(&mut self, requests: &mut Requests<impl Write>) -> Result<(), FrameError> {
 		while !self.left.is_empty() && self.credit > 0 {
 			let (now, later) = self.left.split_at(self.left.len().min(self.credit).min(CHUNK));

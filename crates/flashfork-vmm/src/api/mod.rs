@@ -27,7 +27,6 @@ use std::{os::unix::fs::MetadataExt, sync::Arc, time::Instant};
 type Shared = State<Arc<Daemon>>;
 type Answer<T> = Result<Json<T>, Failure>;
 
-/// An error on its way to the client.
 struct Failure(api::Error);
 
 impl IntoResponse for Failure {

@@ -54,7 +54,6 @@ struct Args {
 	store: bool,
 }
 
-/// Why the daemon doesn't run.
 #[derive(Debug, thiserror::Error)]
 enum VmdError {
 	#[error("there is no socket: give --socket PATH, or have systemd start it (flashfork-vmd.socket)")]
@@ -139,7 +138,6 @@ fn run(args: &Args) -> Result<(), VmdError> {
 	std::process::exit(i32::from(served.is_err()))
 }
 
-/// What a daemon's end is to what it has.
 enum End {
 	/// The next one has it.
 	Next,

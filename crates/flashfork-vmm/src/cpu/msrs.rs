@@ -6,7 +6,6 @@ use kvm_ioctls::{Kvm, VcpuFd};
 
 const TSC: u32 = 0x10;
 const TSC_DEADLINE: u32 = 0x6e0;
-/// MSR_KVM_SYSTEM_TIME and MSR_KVM_SYSTEM_TIME_NEW.
 const KVM_SYSTEM_TIME: [u32; 2] = [0x12, 0x4b56_4d01];
 /// LVT timer register of the local APIC, in its page.
 const LVT_TIMER: usize = 0x320;
@@ -94,7 +93,6 @@ pub(super) fn has_kvmclock(entries: &[kvm_msr_entry]) -> bool {
 	entries.iter().any(|entry| KVM_SYSTEM_TIME.contains(&entry.index) && entry.data & 1 == 1)
 }
 
-/// The TSC in `entries`.
 pub(super) fn tsc(entries: &[kvm_msr_entry]) -> Option<u64> {
 	entries.iter().find(|entry| entry.index == TSC).map(|entry| entry.data)
 }

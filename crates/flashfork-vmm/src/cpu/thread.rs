@@ -27,7 +27,6 @@ thread_local! {
 	static RUN: Cell<*mut kvm_run> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// What a vCPU's thread can be told.
 enum Command {
 	/// Tells when the guest has left for the first time.
 	Run(Option<Box<dyn FnOnce() + Send>>),

@@ -139,9 +139,7 @@ impl Vcpu {
 	}
 }
 
-/// What one `KVM_RUN` led to.
 enum Entered {
-	/// An exit, which was served.
 	Served(Action),
 	/// A signal, or an immediate exit: no guest instruction is half done.
 	Interrupted,

@@ -13,7 +13,6 @@ use std::{
 /// How long an agent may take to greet.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// Where the agent is in its guest.
 const AGENT: &str = "/run/flashfork/agent";
 
 /// Bytes of what a command says that are kept, the last ones.
@@ -98,7 +97,6 @@ pub(super) mod tests {
 	};
 	use std::io::Write;
 
-	/// Greets as an agent does, whose part a test plays.
 	pub(in super::super) fn greet(stream: &mut UnixStream) {
 		stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
 		Preamble(Protocol::Agent).send(&mut *stream).unwrap();
@@ -112,7 +110,6 @@ pub(super) mod tests {
 		Preamble(Protocol::Agent).expect(&mut *stream).unwrap();
 	}
 
-	/// The next request, if any.
 	pub(in super::super) fn request(stream: &mut UnixStream) -> Option<Request> {
 		frame::read(stream, MAX_FRAME).ok().flatten()
 	}

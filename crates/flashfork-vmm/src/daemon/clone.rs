@@ -437,7 +437,6 @@ impl Running {
 		DaemonError::Conflict(format!("clone {} has ended; remove it and make another", self.name))
 	}
 
-	/// Whether it has ended.
 	pub(super) fn has_ended(&self) -> bool {
 		self.lock().ended.is_some()
 	}
@@ -691,19 +690,16 @@ impl Running {
 		is_deaf
 	}
 
-	/// A stream to a vsock port of the guest.
 	pub(super) fn connect(&self, port: u32) -> Result<UnixStream, DaemonError> {
 		let (ours, theirs) = UnixStream::pair().map_err(|e| DaemonError::System("make a socket", e))?;
 		self.send(&ToShell::Connect { port }, &[theirs.as_fd()])?;
 		Ok(ours)
 	}
 
-	/// Types on its console.
 	pub(super) fn input(&self, bytes: &[u8]) -> Result<(), DaemonError> {
 		self.send(&ToShell::Input(bytes.to_vec()), &[])
 	}
 
-	/// Reads its console.
 	pub(super) fn console(&self) -> tokio::io::DuplexStream {
 		self.console.listen()
 	}

@@ -248,7 +248,6 @@ impl Daemon {
 		Ok(Alive::of(entry))
 	}
 
-	/// What is to be done when a clone has ended.
 	pub(super) fn at_end(self: &Arc<Self>) -> impl FnOnce(&Arc<Running>) + Send + 'static {
 		let daemon = Arc::downgrade(self);
 		move |clone: &Arc<Running>| {

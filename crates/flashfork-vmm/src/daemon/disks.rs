@@ -33,7 +33,6 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-	/// Opens what `request` asks for, for machines of `shape` that have `taken` disks already.
 	pub(super) fn open(request: &CreateClones, shape: &Shape, taken: usize) -> Result<Arc<Self>, DaemonError> {
 		let free = usize::from(shape.block_devices()).saturating_sub(taken);
 		if request.disks.len() > free {

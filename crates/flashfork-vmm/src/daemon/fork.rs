@@ -121,7 +121,6 @@ fn has_agent(clone: &Running) -> bool {
 	clone.show().ready_ns.is_some() && clone.connect(PORT).is_ok_and(|stream| Line::new(stream).greet().is_ok())
 }
 
-/// Where a clone is forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
 	/// At the fork signal, which its agent gives when it is asked.

@@ -88,7 +88,6 @@ pub struct Daemon {
 	clones_made: AtomicU64,
 }
 
-/// What guests run on.
 #[derive(Debug)]
 struct Hardware {
 	kvm: Kvm,

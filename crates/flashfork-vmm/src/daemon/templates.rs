@@ -33,7 +33,6 @@ pub(super) struct Entry {
 	pub(super) boot_ns: Option<u64>,
 	/// On the clock that [`kept::monotonic_ns`] gives.
 	pub(super) made_ns: u64,
-	/// The clone forked to make it.
 	pub(super) forked_from: Option<String>,
 	/// Clones that are.
 	pub(super) alive: AtomicU64,

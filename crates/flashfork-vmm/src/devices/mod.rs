@@ -270,9 +270,7 @@ pub fn virtio_devices(shape: &Shape) -> u8 {
 	2 + shape.block_devices()
 }
 
-/// First port after the signals'.
 const SIGNAL_END: u16 = COMMAND_PORT + PORTS;
-/// First port after the serial port's.
 const SERIAL_END: u16 = layout::SERIAL_PORT + 8;
 
 /// Panics abort, so no lock is ever poisoned.

@@ -95,7 +95,6 @@ impl fmt::Debug for Console {
 	}
 }
 
-/// The port's registers and input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SerialState {
 	divisor: [u8; 2],

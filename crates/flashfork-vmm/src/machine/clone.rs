@@ -216,7 +216,6 @@ impl Machine {
 	}
 }
 
-/// A vCPU that restores itself, and what comes of it.
 type Restore = (u8, Receiver<Result<(), VcpuStateError>>);
 
 /// For all vCPUs of a clone that is being made.

@@ -71,14 +71,12 @@ pub(super) fn runs(file: impl AsFd, bytes: u64, most: u64) -> io::Result<Vec<Ran
 	Ok(found)
 }
 
-/// Sets the bits of `run`.
 pub(super) fn mark(bits: &mut [u8], run: &Range<u64>) {
 	for page in run.clone() {
 		bits[(page / 8) as usize] |= 1 << (page % 8);
 	}
 }
 
-/// Reads all of `to` from a file at this offset.
 pub(crate) fn read(file: impl AsFd, mut to: &mut [u8], mut at: u64) -> io::Result<()> {
 	while !to.is_empty() {
 		match rustix::io::pread(&file, &mut *to, at)? {

@@ -67,7 +67,6 @@ impl Primed {
 		before
 	}
 
-	/// Whether a shell is to be primed.
 	pub(super) fn is_wanted(&self) -> bool {
 		matches!(self.place, Place::Wanted(_))
 	}

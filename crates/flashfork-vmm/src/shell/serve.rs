@@ -46,10 +46,15 @@ const INPUT: usize = 64 << 10;
 
 /// What the controller gets.
 pub(super) enum Handed {
-	/// A clone, started.
 	Running(Machine),
 	/// A machine without memory; vCPU 0's thread is about to serve.
-	ToBoot { machine: Machine, blank: Blank, source: Source, disk: Option<Image>, cid: u32 },
+	ToBoot {
+		machine: Machine,
+		blank: Blank,
+		source: Source,
+		disk: Option<Image>,
+		cid: u32,
+	},
 }
 
 /// The way of a machine to its controller, which doesn't look until the timer says so: waking it costs as much as a

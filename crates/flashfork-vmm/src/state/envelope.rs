@@ -38,7 +38,6 @@ pub enum StateError {
 	Nonsense(String),
 }
 
-/// A kind of content.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Envelope {
 	/// First bytes.
@@ -47,7 +46,6 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-	/// `value`, in its envelope.
 	pub(crate) fn seal(&self, value: &impl Serialize) -> Result<Vec<u8>, StateError> {
 		let mut bytes = postcard::to_extend(value, vec![0; HEADER]).map_err(|e| StateError::Nonsense(e.to_string()))?;
 		let length = (bytes.len() - HEADER) as u64;

@@ -126,7 +126,6 @@ struct Item {
 	descriptors: Vec<Arc<dyn Descriptor>>,
 }
 
-/// To a store.
 #[derive(Debug)]
 struct Line {
 	channel: Arc<Channel>,

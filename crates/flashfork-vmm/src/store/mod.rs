@@ -32,7 +32,6 @@ const BACKLOG: i32 = 16;
 /// Of what the daemon writes down. Shells speak their own protocol, which must be the next daemon's too.
 const RECORD: Envelope = Envelope { magic: *b"FLFKREC\n", version: 1 << 16 | flashfork_proto::shell::VERSION as u32 };
 
-/// First message on either side.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Hello {
 	magic: [u8; 8],

@@ -111,7 +111,6 @@ pub fn load(directory: &Path, kvm: &Kvm) -> Result<Template, DirectoryError> {
 	Ok(Template { frozen, quota: Arc::new(manifest.quota.into()), created_s: manifest.created_s })
 }
 
-/// The name of a file of disk number `index`.
 fn of_disk(file: &str, index: usize) -> String {
 	if index == 0 { file.to_owned() } else { format!("{file}-{index}") }
 }

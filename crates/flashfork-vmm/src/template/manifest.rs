@@ -25,7 +25,6 @@ pub(super) struct DiskSums {
 	pub overlay: Sum,
 }
 
-/// Length and checksum of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Sum {
 	pub bytes: u64,

@@ -68,7 +68,6 @@ impl Drop for Numbers {
 	}
 }
 
-/// A quota as a directory keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SavedQuota {
 	tenant: u32,
@@ -174,7 +173,6 @@ impl From<SavedQuota> for Quota {
 mod tests {
 	use super::*;
 
-	/// All of them, used.
 	fn used(numbers: Result<Numbers, QuotaError>) -> Result<Range<u64>, QuotaError> {
 		numbers.map(|mut numbers| {
 			let all = numbers.left();

@@ -193,7 +193,6 @@ impl Daemon {
 		assert_eq!(self.ask("DELETE", path, &Value::Null).0, 204);
 	}
 
-	/// Process ids of its shells.
 	pub fn shells(&self) -> Vec<u32> {
 		let path = format!("/proc/{0}/task", self.child.id());
 		let tasks = std::fs::read_dir(path).unwrap();

@@ -12,7 +12,6 @@ use std::{
 /// What takes so long hangs, however busy the machine is.
 const HANG: Duration = Duration::from_secs(120);
 
-/// Greatest length of an input.
 const LONGEST: usize = 16384;
 
 /// Values that are more often worth a try than chance has them.

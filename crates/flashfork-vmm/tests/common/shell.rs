@@ -46,7 +46,6 @@ pub fn command() -> (Command, Channel) {
 }
 
 impl Shell {
-	/// A shell that can be claimed.
 	pub fn prepare(shape: Shape) -> Self {
 		let mut shell = Self::begin(shape);
 		assert_eq!(shell.next(), FromShell::Ready);
@@ -61,7 +60,6 @@ impl Shell {
 		shell
 	}
 
-	/// Several of them, at the same time.
 	pub fn prepare_many(shape: Shape, count: usize) -> Vec<Self> {
 		let mut shells: Vec<_> = (0..count).map(|_| Self::begin(shape)).collect();
 		shells.iter_mut().for_each(|shell| assert_eq!(shell.next(), FromShell::Ready));

@@ -34,7 +34,6 @@ impl Attempt {
 		self.0.store(code, Relaxed);
 	}
 
-	/// Whether it failed with this error.
 	pub(super) fn failed_with(&self, errno: Errno) -> bool {
 		self.0.load(Relaxed) == 1000 + errno.raw_os_error() as u64
 	}
@@ -50,7 +49,6 @@ impl Attempt {
 	}
 }
 
-/// The results.
 pub(super) struct Trial {
 	/// A memfd that takes every seal.
 	pub sealed_memfd: Attempt,

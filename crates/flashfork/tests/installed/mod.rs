@@ -7,7 +7,6 @@ use std::{
 	sync::OnceLock,
 };
 
-/// Where they are.
 pub fn prefix() -> &'static Path {
 	static PREFIX: OnceLock<PathBuf> = OnceLock::new();
 	PREFIX.get_or_init(|| {
@@ -30,7 +29,6 @@ pub fn succeed(command: &mut Command) -> String {
 	stdout
 }
 
-/// The shim.
 pub fn shim() -> PathBuf {
 	let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
 	let mut build = Command::new(env!("CARGO"));

@@ -91,7 +91,6 @@ impl World {
 	}
 }
 
-/// A userfaultfd of this process.
 pub struct Faults(i32);
 
 impl Faults {

@@ -172,7 +172,6 @@ fn lat_proc() -> Option<PathBuf> {
 	dirs.map(|dir| dir.path().join("lat_proc")).find(|path| path.is_file())
 }
 
-/// The number after the first `label`.
 fn number_after(text: &str, label: &str) -> Result<f64, String> {
 	let rest = text.find(label).map(|at| &text[at + label.len()..]);
 	let word = rest.and_then(|rest| rest.split_whitespace().next());
@@ -198,7 +197,6 @@ mod tests {
 	use super::*;
 	use flashfork_measure::Silent;
 
-	/// Has this long.
 	struct Until(Deadline);
 
 	impl Progress for Until {

@@ -91,7 +91,6 @@ impl ClonesSubject {
 		Ok(Reply::Made { seconds: begin.elapsed().as_secs_f64(), forks: forks.as_secs_f64() })
 	}
 
-	/// The life of a clone.
 	fn live(&self, pages: u32, seed: u64) -> ! {
 		// SAFETY: system calls without pointers; the parent's end ends the clone, also if that came before.
 		unsafe {

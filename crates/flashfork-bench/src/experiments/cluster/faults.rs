@@ -94,10 +94,8 @@ pub fn measure(options: &ClusterOptions, site: Site, runtime: &Runtime, run: &mu
 	done
 }
 
-/// One fault.
 struct Trial {
 	site: Rc<Site>,
-	/// The node that fails.
 	victim: usize,
 	/// The next request's number: those of no two trials are alike.
 	next: Rc<Flag<u64>>,

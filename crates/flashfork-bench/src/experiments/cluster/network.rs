@@ -69,7 +69,6 @@ impl Space {
 		format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
 	}
 
-	/// Runs commands of `ip` there.
 	fn ip(&self, commands: &str) -> Result {
 		let done = self.within(|| {
 			let mut ip = Command::new("ip");

@@ -114,7 +114,6 @@ impl Cell {
 		})
 	}
 
-	/// The name of the function.
 	fn called(&self) -> &str {
 		self.function.as_ref().map_or("none", Function::as_ref)
 	}
@@ -123,7 +122,6 @@ impl Cell {
 		matches!(self.way, Way::Task | Way::Actor)
 	}
 
-	/// How many calls a visit makes.
 	fn calls(self, quick: bool) -> usize {
 		let calls = match (self.many, self.paused) {
 			(true, _) => 400,
@@ -138,7 +136,6 @@ impl Cell {
 	}
 }
 
-/// What visits need.
 struct Place<'a> {
 	site: &'a Site,
 	client: Client,
@@ -290,7 +287,6 @@ async fn call(http: &mut Http, function: &str, number: u64) -> Result<Bytes> {
 	Err(BenchError::Void(format!("a node says {}: {}", told.status, String::from_utf8_lossy(&told.body))))
 }
 
-/// What a function is called with.
 fn event(number: u64) -> Bytes {
 	json!({ "number": number }).to_string().into()
 }

@@ -35,7 +35,6 @@ pub enum Fate {
 /// One fault's.
 #[derive(Default)]
 pub struct Tally {
-	/// By kind and end.
 	requests: BTreeMap<(Kind, String), u64>,
 	/// Microseconds.
 	longest: BTreeMap<Kind, f64>,

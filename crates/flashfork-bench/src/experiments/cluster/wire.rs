@@ -17,7 +17,6 @@ pub const OWNER: &str = "local";
 /// How long a node may be silent that is at work.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// What a node is to do.
 #[derive(Serialize)]
 struct Order<'a> {
 	id: &'a str,
@@ -28,7 +27,6 @@ struct Order<'a> {
 	deadline: u64,
 }
 
-/// What it says.
 #[derive(Debug, Deserialize)]
 enum Said {
 	Full,

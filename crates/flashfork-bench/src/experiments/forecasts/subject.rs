@@ -17,7 +17,6 @@ use crate::{
 
 const MB: usize = 1 << 20;
 const PAGE: usize = 4096;
-/// Mappings of [`Shape::Mappings`].
 const MAPPINGS: usize = 1000;
 
 /// What a process's memory looks like.

@@ -66,7 +66,6 @@ impl Way {
 		}
 	}
 
-	/// Whether it is the engine.
 	fn seals(self) -> bool {
 		!matches!(self, Self::Tmpfs | Self::TmpfsFromThp)
 	}
@@ -205,11 +204,9 @@ pub enum Ask {
 /// What sealing came to.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Done {
-	/// How long it took.
 	seconds: f64,
 	/// Seconds of the CPU.
 	cpu: f64,
-	/// What the engine reports.
 	sealed: Option<Sealed>,
 }
 

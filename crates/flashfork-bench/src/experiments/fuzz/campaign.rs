@@ -113,7 +113,6 @@ pub fn run(setup: &Setup, method: Method, seed: u64, until: Until, dir: &Path, r
 	Ok(Campaign { startup, windows, executions, seconds, afl, pages, shim })
 }
 
-/// Watches the counter until the campaign is over and AFL has ended.
 fn watch(fuzzer: &mut Fuzzer, counter: &Counter, until: Until, run: &mut Run) -> Result<(Vec<Window>, u64, f64)> {
 	let (begin, first) = (Instant::now(), counter.read()?);
 	let (mut windows, mut window_begin, mut window_first) = (Vec::new(), begin, first);

@@ -43,7 +43,6 @@ fn heading(document: &Document) -> String {
 	)
 }
 
-/// One row per method: how fast.
 fn throughput(document: &Document) -> String {
 	let row = |method: Method| {
 		let slices = slices(&document.records, method);

@@ -27,7 +27,6 @@ const FLAGS: [&str; 7] = [
 	"-DSQLITE_ENABLE_FTS5",
 ];
 
-/// What to do where AFL++ is missing.
 const INSTALL: &str = "AFL++ is not installed, which bench fuzz needs; install Debian's package afl++ (apt-get install afl++); \
 					   the other experiments work without it";
 

@@ -59,7 +59,6 @@ pub fn measure(targets: &[Target], options: &FuzzOptions, run: &mut Run) -> Resu
 	Ok(())
 }
 
-/// What is fuzzed in one build of one target.
 struct Fuzzing<'a> {
 	options: &'a FuzzOptions,
 	build: Build,

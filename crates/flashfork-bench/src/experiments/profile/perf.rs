@@ -7,7 +7,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::prelude::*;
 use flashfork_measure::error::is_missing;
 
-/// Samples a second.
 const FREQUENCY: &str = "4999";
 
 /// A running `perf record`. Dropping it ends it.

@@ -7,7 +7,6 @@ use crate::prelude::*;
 
 const SCRIPT: &str = include_str!("client.py");
 
-/// How often each way is timed.
 fn rounds(options: &PytestOptions) -> usize {
 	if options.quick { 3 } else { 40 }
 }

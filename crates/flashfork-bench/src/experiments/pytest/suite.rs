@@ -7,7 +7,6 @@ use clap::ValueEnum;
 use super::{PytestOptions, way::Way};
 use crate::prelude::*;
 
-/// What the suite with a large fixture is.
 const FIXTURE: &str = include_str!("fixture_suite.py");
 
 /// A suite.
@@ -71,7 +70,6 @@ impl Suite {
 	}
 }
 
-/// A file of small tests.
 fn small(tests: usize) -> String {
 	let mut text = "import numpy\nimport pandas\n".to_owned();
 	for number in 0..tests {

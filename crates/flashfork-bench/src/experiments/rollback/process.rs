@@ -21,7 +21,6 @@ use crate::{prelude::*, subjects::engine};
 /// Cycles of a visit, and those before them that aren't counted: a process that chooses has made up its mind by then.
 const CYCLES: usize = 100;
 const UNCOUNTED: usize = 150;
-/// Blocks of an input.
 const BLOCKS: usize = 40;
 
 pub struct ProcessSubject {
@@ -107,7 +106,6 @@ impl Subject for ProcessSubject {
 }
 
 impl ProcessSubject {
-	/// What an input does.
 	fn work(&self, input: &super::pages::Input) {
 		let layout = |block: usize| Layout::array::<u8>(100 + 7 * block).expect("a small block");
 		let mut blocks = [null_mut(); BLOCKS];

@@ -10,7 +10,6 @@ use crate::{
 	subjects::{engine, parent::Spec},
 };
 
-/// Most turns of one request.
 const MOST: usize = 64;
 
 pub struct RollbackSubject {

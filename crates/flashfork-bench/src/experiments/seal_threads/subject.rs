@@ -20,7 +20,6 @@ use crate::{
 
 /// Shorter gaps are interrupts.
 pub const LEAST_US: u64 = 50;
-/// Gaps kept at most.
 const MOST: usize = 1 << 18;
 /// Share of the memory that must have been sealed: threads that write keep nothing out.
 const SEALED: f64 = 0.95;
@@ -60,7 +59,6 @@ pub struct Reply {
 	pub longest: f64,
 }
 
-/// What the threads share.
 struct Watch {
 	on: AtomicBool,
 	gaps: Mutex<Vec<f64>>,
@@ -135,7 +133,6 @@ impl SealThreadsSubject {
 }
 
 impl Watch {
-	/// Reads the clock while it is on.
 	fn run(&self, cpu: usize) {
 		// Unpinned it sees more gaps, none of them shorter.
 		let _ = pin::pin(cpu);

@@ -48,7 +48,6 @@ pub struct Called {
 	pub program: Rc<dyn Fn(bool) -> Command>,
 }
 
-/// What stays between calls.
 enum Line {
 	Http(SendRequest<Full<Bytes>>),
 	Process,

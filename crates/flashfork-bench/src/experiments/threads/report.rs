@@ -77,7 +77,6 @@ impl<'a> Shown<'a> {
 		ratio_of(self.of(name, Way::Anew, Measure::Answer), self.of(name, Way::Clone, Measure::Running))
 	}
 
-	/// Numbers of threads, and the records of them.
 	fn by_threads(&self) -> Vec<(f64, &'a Record)> {
 		let all = self.names().into_iter().filter_map(|(name, _)| {
 			let count = name.strip_prefix("threads-")?.parse().ok()?;

@@ -52,7 +52,6 @@ struct Subject {
 	server: Option<Running>,
 }
 
-/// Where everything is.
 struct Place {
 	flashfork: PathBuf,
 	/// Names, scripts and archives.
@@ -261,7 +260,6 @@ impl Place {
 	}
 }
 
-/// Of its template.
 fn name_of(program: &Program, way: Way) -> String {
 	match way {
 		Way::Anew | Way::Clone => program.name.clone(),
@@ -273,7 +271,6 @@ fn port_of(listener: &TcpListener) -> Result<u16> {
 	listener.local_addr().map(|address| address.port()).or_cant("look at a socket")
 }
 
-/// A port that nobody has now.
 fn free_port() -> Result<u16> {
 	port_of(&TcpListener::bind("127.0.0.1:0").or_cant("make a socket")?)
 }

@@ -10,10 +10,8 @@ pub use crate::subjects::command::flashfork as command;
 use crate::{prelude::*, subjects::command::printed};
 use flashfork::templates::{Directory, Template};
 
-/// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What every program answers.
 const LINE: &[u8] = b"1\n";
 
 /// Microseconds of one run.

@@ -58,7 +58,6 @@ fn preparation(document: &Document) -> String {
 	titled("Once per harness", headers, methods(document).into_iter().map(row))
 }
 
-/// One row per test and method.
 fn tests(document: &Document) -> String {
 	let mut rows = Vec::new();
 	for case in Case::all() {

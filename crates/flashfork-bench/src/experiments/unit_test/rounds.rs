@@ -13,7 +13,6 @@ use flashfork_measure::worker::unexpected;
 /// Clones per test, harness and round.
 const BATCH: usize = 10;
 
-/// The harnesses of one method.
 struct Team {
 	method: Method,
 	workers: Vec<Worker<UnitTestSubject>>,

@@ -41,7 +41,6 @@ pub fn render_all(document: &Document) -> String {
 	page(document, parts)
 }
 
-/// One row per size and method.
 fn overview(document: &Document, guest: GuestKind) -> String {
 	let (main, others) = match guest {
 		GuestKind::Tiny => (FIRST_EXIT, [CYCLE, PREPARE]),
@@ -90,7 +89,6 @@ fn comparisons(document: &Document, guest: GuestKind, measure: &str) -> String {
 	lines.join("\n")
 }
 
-/// The medians of every step.
 fn steps(document: &Document, guest: GuestKind) -> String {
 	let part = |title: &str, names: &[&str], wanted: fn(Method) -> bool| {
 		let cells = cells(document, guest, names[0]).into_iter().filter(|(_, method)| wanted(*method));
@@ -107,7 +105,6 @@ fn steps(document: &Document, guest: GuestKind) -> String {
 	.join("\n\n")
 }
 
-/// What shells and clones hold.
 fn density(document: &Document) -> String {
 	let shown = |values: Vec<f64>| {
 		let mut values = values;

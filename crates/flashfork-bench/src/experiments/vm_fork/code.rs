@@ -21,9 +21,7 @@ pub enum Spread {
 /// Places of a guest's memory, in the order in which it writes to them: all pages from [`FIRST`] on, then again.
 #[derive(Clone, Copy)]
 struct Places {
-	/// Where memory ends.
 	end: u32,
-	/// Bytes from one to the next.
 	step: u32,
 }
 
@@ -155,7 +153,6 @@ const EBX: u8 = 3;
 const ESI: u8 = 6;
 const EDI: u8 = 7;
 
-/// mov register, value
 fn load(code: &mut Vec<u8>, register: u8, value: u32) {
 	code.push(0xb8 + register);
 	code.extend(value.to_le_bytes());
@@ -174,7 +171,6 @@ const JB: u8 = 0x72;
 const JZ: u8 = 0x74;
 const JNZ: u8 = 0x75;
 
-/// A jump to an earlier place.
 fn back(code: &mut Vec<u8>, jump: u8, to: usize) {
 	let distance = code.len() + 2 - to;
 	assert!(distance <= 128, "a short jump goes no further");

@@ -13,13 +13,11 @@ use crate::{
 	subjects::vm_host::{Forked, Host, MemoryPages, Template, shape, until, vm},
 };
 
-/// Forks of a clone in a row.
 const FORKS: usize = 3;
 
 /// Percent of its memory that a clone writes before it is forked.
 const BEFORE: f64 = 1.0;
 
-/// Guests of one kind and size.
 struct Subject {
 	guest: Guest,
 	template: Template,
@@ -82,7 +80,6 @@ impl Subject {
 		Ok(Self { guest, template, first, tracked: true })
 	}
 
-	/// Some forks of a new clone.
 	fn visit(&mut self, host: &Host, round: u64) -> Result<Visit<Part>> {
 		let shape = self.template.shape;
 		let shell = host.shell(shape)?;

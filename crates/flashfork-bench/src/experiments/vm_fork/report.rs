@@ -87,7 +87,6 @@ fn of_claims(document: &Document, any: &Record) -> String {
 	titled(&heading, headers, DEPTHS.into_iter().filter_map(row))
 }
 
-/// The promises.
 fn targets(document: &Document) -> [Target; 2] {
 	let claims =
 		|what: &str, primed| Target::at_most(what, 1.3, Unit::Times, claims(document, primed, 8, 1, Step::FirstExit));

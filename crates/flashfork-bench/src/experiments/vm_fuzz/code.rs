@@ -13,7 +13,6 @@ const FIRST: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 /// From one store's place to the next one's: no neighbours, and all places are met. Prime to [`STORES`].
 const STEP: u32 = 377;
-/// mov [place], ebx
 const STORE: usize = 6;
 
 /// Writes so many words, each to two pages, which are new each time, and is done. Without a number it forks, and its

@@ -29,7 +29,6 @@ const BATCHES: [usize; 2] = [40, 4];
 /// Until the pages are those written again and again.
 const WARM_UP: usize = 3;
 
-/// What executions come of.
 struct Subject<'a> {
 	host: &'a Host,
 	template: &'a Template,

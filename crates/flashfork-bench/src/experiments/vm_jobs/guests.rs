@@ -16,7 +16,6 @@ use crate::{
 	},
 };
 
-/// The agent in its guest.
 const AGENT: &str = "/run/flashfork/agent";
 
 const COMPILE: &str = "gcc -O2 -o /tmp/primes /opt/jobs/primes.c && /tmp/primes";

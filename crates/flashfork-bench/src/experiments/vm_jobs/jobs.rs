@@ -24,7 +24,6 @@ const JOBS_BOOTED: u64 = 2;
 /// Each job is another one.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// A job as its client saw it.
 struct Done {
 	/// From the request until the machine waited for its job.
 	ready: Duration,
@@ -98,7 +97,6 @@ fn to_roll_back(guests: &Guests<'_>, cell: Cell) -> Result<Alive> {
 	cell.work.kinds().iter().map(one).collect()
 }
 
-/// Does its job.
 fn finish(ready: Ready, kind: Kind, number: u64) -> Result<(Shell, Done)> {
 	let Ready { shell, mut agent, took } = ready;
 	let start = Instant::now();

@@ -36,7 +36,6 @@ pub fn render_all(document: &Document) -> String {
 	page(document, [jobs, comparison(document), promises(&targets(document))])
 }
 
-/// What was measured, in table order.
 fn cells(document: &Document) -> impl Iterator<Item = Cell> {
 	let all = Work::all().flat_map(|work| Method::ALL.map(|method| Cell { work, method }));
 	all.filter(|cell| cell.find(document, Measure::Latency).is_some())

@@ -53,7 +53,6 @@ fn once(host: &Host, size: u64, cell: Cell, round: u64, huge_fraction: &mut f64)
 	Ok(visit)
 }
 
-/// The nanoseconds of two passes.
 fn laps(shell: &Shell) -> Result<[u64; 2]> {
 	let lap = || {
 		let lap = |message| if let FromShell::Lap(ns) = message { Some(ns) } else { None };

@@ -87,7 +87,6 @@ pub fn boots(setup: &Setup<'_>, found: &mut Found) -> Result {
 	Ok(())
 }
 
-/// Trees in their own daemon.
 struct Trees<'a> {
 	setup: &'a Setup<'a>,
 	daemon: Daemon,
@@ -156,7 +155,6 @@ impl Trees<'_> {
 		Ok(clone)
 	}
 
-	/// A clone that is ready, with a disk.
 	fn clone(&self, template: &str, name: &str, disk: &str, mount: &str) -> Result<Clone> {
 		let disk = json!({ "image": self.setup.disks.join(disk), "mount": mount });
 		let request = json!({ "name": name, "disks": [disk] });

@@ -40,7 +40,6 @@ pub struct Taken {
 pub struct Runs {
 	program: Program,
 	flashfork: PathBuf,
-	/// Where the names of templates are.
 	names: PathBuf,
 	script: Option<PathBuf>,
 	anew: PathBuf,

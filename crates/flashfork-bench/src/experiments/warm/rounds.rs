@@ -53,7 +53,6 @@ impl Measure {
 	}
 }
 
-/// A program that is there.
 struct Subject {
 	program: Program,
 	runs: Runs,

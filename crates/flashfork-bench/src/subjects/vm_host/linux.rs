@@ -23,7 +23,6 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How often a guest that boots is called until its agent answers; under this the first reply is rounded up.
 pub const CALL: Duration = Duration::from_millis(5);
 
-/// What a command may say.
 const OUTPUT: usize = 1 << 16;
 
 /// A connection to an agent.

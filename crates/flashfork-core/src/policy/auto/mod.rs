@@ -40,7 +40,6 @@ enum Weighed {
 	Due { doubtful: bool },
 }
 
-/// See the module.
 pub(super) struct Auto {
 	ledger: Ledger,
 	seen: Observation,

@@ -2,7 +2,6 @@ use super::*;
 // In children: addresses are free for moments, in which another test's thread would map something there.
 use crate::child::Child;
 
-/// Memory filled with a byte.
 fn filled(len: usize, byte: u8) -> Range {
 	// SAFETY: a fresh mapping.
 	let at = unsafe { sys::mmap(0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) }.unwrap();

@@ -50,7 +50,6 @@ pub enum Kind {
 }
 
 impl Kind {
-	/// In words for the caller.
 	fn why(self) -> Why {
 		match self {
 			Kind::File => Why::File,
@@ -60,7 +59,6 @@ impl Kind {
 	}
 }
 
-/// Something as it was.
 struct Noted {
 	kind: Kind,
 	/// -1: it is looked at for each caller.

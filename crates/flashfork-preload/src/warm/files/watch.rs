@@ -31,7 +31,6 @@ impl Files {
 		unsafe { libc::inotify_add_watch(self.queue, name, events | libc::IN_MASK_ADD) }
 	}
 
-	/// Watches one of them, and the way to it.
 	pub(super) fn watch(&mut self, at: usize) {
 		let Noted { kind, name, .. } = self.noted()[at];
 		// SAFETY: names end with a NUL.

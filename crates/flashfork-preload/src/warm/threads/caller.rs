@@ -20,7 +20,6 @@ pub struct Caller {
 	pub given: Given,
 }
 
-/// What failed, and why.
 type Failed = (Step, Errno);
 
 impl Caller {

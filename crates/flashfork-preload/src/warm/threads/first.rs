@@ -30,7 +30,6 @@ const GO_ON: u32 = 5;
 static NUMBER: AtomicI32 = AtomicI32::new(0);
 /// Whether somebody has begun to start it.
 static BEGUN: AtomicBool = AtomicBool::new(false);
-/// Whether a hook has failed.
 static FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Bytes of its stack: a Java virtual machine's functions run on it.

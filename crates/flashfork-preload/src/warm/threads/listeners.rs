@@ -18,7 +18,6 @@ static SHUTDOWN: Next = Next::new(c"shutdown");
 /// What this clone was made from; nothing in other processes.
 static TEMPLATE: AtomicPtr<Frozen> = AtomicPtr::new(core::ptr::null_mut());
 
-/// This clone.
 static CLONE: AtomicI32 = AtomicI32::new(0);
 
 /// In a clone, whose threads don't run yet.

@@ -19,7 +19,6 @@ const PRIVATE: Key = 0;
 const STAT: usize = 2;
 const UNDO: c_short = 0x1000;
 
-/// Most objects that are noted.
 const MOST: usize = 64;
 
 /// Each a [`Kind`] and an identifier; of more than these nobody knows whether they are there.

@@ -61,7 +61,6 @@ pub(super) fn memory() -> GuestMemory {
 	GuestMemory::from_ranges(&[(GuestAddress(0), MEMORY)]).unwrap()
 }
 
-/// A copy of what `memory` holds.
 pub(super) fn copy(memory: &GuestMemory) -> GuestMemory {
 	let mut bytes = vec![0; MEMORY];
 	memory.read_slice(&mut bytes, GuestAddress(0)).unwrap();

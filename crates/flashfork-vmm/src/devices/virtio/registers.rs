@@ -37,7 +37,6 @@ pub(super) const USED_BUFFER: u32 = 1;
 /// Interrupt status: the configuration, or the status, changed.
 pub(super) const CONFIG_CHANGED: u32 = 2;
 
-/// Device status bits.
 pub(super) mod status {
 	pub(in super::super) const FEATURES_OK: u32 = 8;
 	pub(in super::super) const DRIVER_OK: u32 = 4;

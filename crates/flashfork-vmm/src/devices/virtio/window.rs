@@ -47,7 +47,6 @@ impl Window {
 		lock(&self.transport)
 	}
 
-	/// The guest reads `data.len()` bytes at `offset`.
 	pub(in crate::devices) fn read(&self, offset: u64, data: &mut [u8]) {
 		match <&mut [u8; 4]>::try_from(&mut *data) {
 			Ok(word) if offset == reg::INTERRUPT_STATUS => *word = self.reasons.get().to_le_bytes(),
@@ -55,7 +54,6 @@ impl Window {
 		}
 	}
 
-	/// The guest writes `data` at `offset`.
 	pub(in crate::devices) fn write(&self, offset: u64, data: &[u8]) {
 		match <[u8; 4]>::try_from(data) {
 			Ok(word) if offset == reg::INTERRUPT_ACK => self.reasons.remove(u32::from_le_bytes(word)),

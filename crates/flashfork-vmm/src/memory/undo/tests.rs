@@ -35,7 +35,6 @@ enum Step {
 	PageOut {
 		at: usize,
 	},
-	/// Somebody has given pages up.
 	GiveUp {
 		at: usize,
 	},

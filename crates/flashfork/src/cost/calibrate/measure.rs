@@ -191,7 +191,6 @@ fn vmas(sheet: &Sheet) -> Result<(), Error> {
 	}
 }
 
-/// How many samples to take.
 #[derive(Clone, Copy)]
 struct Samples {
 	most: usize,
@@ -218,7 +217,6 @@ impl Samples {
 	}
 }
 
-/// Measures forks of the process as it is, and their cycles.
 fn forks(sheet: &Sheet, amounts: [u64; 7]) -> Result<(), Error> {
 	let least = FORKS.least(|| {
 		let start = now();
@@ -235,7 +233,6 @@ fn forks(sheet: &Sheet, amounts: [u64; 7]) -> Result<(), Error> {
 	Ok(())
 }
 
-/// Measures what a clone's first writes cost it.
 fn writes(sheet: &Sheet, kind: Kind, region: &Region) -> Result<(), Error> {
 	for (regions, pages) in WRITTEN {
 		let least = WRITES.least(|| {

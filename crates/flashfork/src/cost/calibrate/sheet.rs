@@ -5,7 +5,6 @@ use crate::{fresh::Results, never_seal::TABLE};
 use flashfork_core as core;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a row is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum Kind {

@@ -113,7 +113,6 @@ impl Builder {
 		Ok(())
 	}
 
-	/// Runs commands that compile.
 	fn shell(&self, build: Build, commands: &str, dir: &Path) -> Result {
 		let mut bash = Command::new("bash");
 		bash.args(["-euc", commands]).current_dir(dir).env("CC", COMPILER).env("AFL_QUIET", "1");

@@ -226,7 +226,6 @@ impl Mapping {
 		Ok(mapping)
 	}
 
-	/// Zeros.
 	fn empty(length: u64) -> Result<Self, DiskError> {
 		let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
 		// SAFETY: a new mapping where the kernel finds room.

@@ -126,7 +126,6 @@ fn place(disk: &Disk, sector: u64, length: usize) -> Option<u64> {
 	inside(disk, sector, length as u64).filter(|_| (length as u64).is_multiple_of(SECTOR) && length <= MAX_DATA)
 }
 
-/// Where `bytes` from `sector` on are, if they are inside the disk.
 fn inside(disk: &Disk, sector: u64, bytes: u64) -> Option<u64> {
 	let offset = sector.checked_mul(SECTOR)?;
 	(offset.checked_add(bytes)? <= disk.bytes()).then_some(offset)

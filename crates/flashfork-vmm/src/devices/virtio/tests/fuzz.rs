@@ -22,13 +22,11 @@ use std::{
 };
 use vm_memory::{Bytes, GuestAddress};
 
-/// The guest's vsock context id.
 const CID: u32 = 42;
 
 /// Turns of the event loop after each step: a device that is never content is not to hold up the others' turns.
 const TURNS: usize = 40;
 
-/// A device, its guest and its host.
 struct World {
 	transport: Arc<Mutex<Transport>>,
 	window: Window,

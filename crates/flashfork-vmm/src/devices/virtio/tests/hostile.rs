@@ -289,7 +289,6 @@ fn a_guest_that_floods_without_giving_buffers_fills_no_memory() {
 proptest! {
 	#![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-	/// Any access to any register, in any order, with the device started or not.
 	#[test]
 	fn any_register_access(
 		start in any::<bool>(),

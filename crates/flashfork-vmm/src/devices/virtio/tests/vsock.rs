@@ -62,7 +62,6 @@ impl Guest {
 		guest
 	}
 
-	/// A clone of this guest, which is paused.
 	fn cloned(&self) -> Self {
 		self.cloned_as(|device| Box::new(device))
 	}

@@ -15,7 +15,6 @@ pub(super) const BUFFER: u32 = 256 << 10;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Gone;
 
-/// What a socket had.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Received {
 	Bytes(usize),

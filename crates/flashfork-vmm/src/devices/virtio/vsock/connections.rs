@@ -16,7 +16,6 @@ pub(super) const FIRST_PORT: u32 = 1024;
 const MAX_CONNECTIONS: usize = 256;
 
 impl Vsock {
-	/// Begins the connections that wait.
 	pub(super) fn accept(&mut self) {
 		// The guest has no use for them while it must not hear of them.
 		if self.gate != Gate::Open {

@@ -143,7 +143,6 @@ impl Vsock {
 		self.pump(port, queues)
 	}
 
-	/// The guest's next buffer for a packet.
 	fn buffer<'a>(&mut self, queues: &mut Queues<'a>) -> Result<Option<Buffer<'a>>, Broken> {
 		if !queues.queues[RX].ready() {
 			self.starved = true;

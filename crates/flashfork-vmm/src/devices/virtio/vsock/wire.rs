@@ -5,14 +5,12 @@ pub(super) const TX: usize = 1;
 /// Queue of events to the guest.
 pub(super) const EVENT: usize = 2;
 
-/// Context id of the host.
 pub(super) const HOST_CID: u64 = 2;
 pub(super) const STREAM: u16 = 1;
 
 /// Greatest length of a packet's data (Linux: VIRTIO_VSOCK_MAX_PKT_BUF_SIZE).
 pub(super) const MAX_DATA: usize = 64 << 10;
 
-/// Operations of a packet.
 pub(super) mod op {
 	pub(in super::super) const REQUEST: u16 = 1;
 	pub(in super::super) const RESPONSE: u16 = 2;
