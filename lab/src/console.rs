@@ -8,7 +8,6 @@ use crate::error;
 const KEPT: usize = 128;
 /// Lines shown in an error.
 const IN_ERROR: usize = 80;
-/// Lines shown of what came before a fault.
 const BEFORE: usize = 20;
 /// A longer line is cut in pieces, so that a guest can't fill the host's memory.
 const LONGEST: usize = 1024;

@@ -10,7 +10,6 @@ use flashfork_core::{
 use libtest_mimic::Failed;
 use std::{fmt::Write, path::Path};
 
-/// The documents, and their tables in order.
 const DOCUMENTS: [(&str, &[&str]); 3] = [
 	("NEVER_SEAL.md", &["memory", "processes"]),
 	("FORK_SAFETY.md", &["shares", "renew", "missing", "own"]),

@@ -146,7 +146,6 @@ impl Program {
 	}
 }
 
-/// A statistics file with nothing counted.
 fn fresh_stats() -> Vec<u8> {
 	let mut bytes = vec![0; size_of::<Stats>()];
 	let magic = offset_of!(Stats, magic);

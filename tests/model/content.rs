@@ -26,7 +26,6 @@ impl Content {
 		Content { base: tag, file: tag, ..Content::default() }
 	}
 
-	/// The page after its contents were dropped.
 	pub fn discarded(&self) -> Content {
 		Content { base: self.file, file: self.file, ..Content::default() }
 	}

@@ -118,7 +118,6 @@ impl Run<'_> {
 		Ok(Some(counted))
 	}
 
-	/// Runs one tested process to its end; returns what it counted.
 	fn tested(
 		&self,
 		route: Route,

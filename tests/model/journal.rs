@@ -8,7 +8,6 @@ use std::{
 	path::PathBuf,
 };
 
-/// What is known of an outcome beforehand.
 #[derive(Clone, Copy, Debug)]
 pub enum Expect {
 	/// The model knows it.
@@ -88,7 +87,6 @@ impl Journal {
 		}
 	}
 
-	/// Notes what the run decided without a call.
 	pub fn note(&mut self, text: &str) -> Result {
 		self.call(text, Expect::Exactly(Ok(0)), || Ok(0)).map(drop)
 	}

@@ -47,7 +47,6 @@ impl Library {
 		if page == 0 { HEADER } else { LIBRARY + page as Tag }
 	}
 
-	/// Whether a page that holds that after a discard is a library's data.
 	pub fn is_data(file: Tag) -> bool {
 		(LIBRARY..=LIBRARY + DATA_PAGES as Tag).contains(&file)
 	}

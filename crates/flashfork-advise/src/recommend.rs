@@ -103,7 +103,6 @@ fn recommend(forecast: &Forecast, headroom: u64) -> Recommendation {
 	Recommendation { engine, sentence }
 }
 
-/// Whether the engine `auto` comes to seal such a process, too.
 fn auto_seals(forecast: &Forecast) -> bool {
 	let call = |engine| forecast.of(engine)?.fork_us;
 	matches!((call(Engine::Seal), call(Engine::Now)), (Some(seal), Some(now)) if seal < AUTO_SEALS * now)

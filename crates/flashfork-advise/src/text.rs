@@ -54,7 +54,6 @@ impl Advice {
 }
 
 impl Forecast {
-	/// What the engines that are to be had cost.
 	fn table(&self) -> String {
 		let show = |us: Option<f64>| us.map_or(String::new(), time);
 		let rows: Vec<Vec<String>> = self

@@ -22,7 +22,6 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Nobody could put them back, and a fork server's processes don't even have them.
 const OTHER_THREADS: &str = "refused: the target has other threads before its first round (or its memory is another \
 	process's, too); start them in the round, or not at all";
-/// What was open when the snapshot was taken.
 static DESCRIPTORS: OnceLock<Descriptors> = OnceLock::new();
 
 /// What `__AFL_LOOP(rounds)` is: returns 1 before each round, always from its first call, and 0 once there were so

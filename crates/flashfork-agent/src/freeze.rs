@@ -180,7 +180,6 @@ fn processes(cgroup: &Path) -> io::Result<Vec<u32>> {
 	Ok(list.lines().filter_map(|line| line.parse().ok()).filter(|process| *process != 0).collect())
 }
 
-/// Whether all processes of a cgroup are frozen, or it has gone.
 fn stands_still(cgroup: &Path) -> bool {
 	fs::read_to_string(cgroup.join("cgroup.events"))
 		.map_or(true, |events| events.lines().any(|line| line == "frozen 1"))

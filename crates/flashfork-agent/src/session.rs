@@ -151,7 +151,6 @@ fn failed(kind: ErrorKind, message: String) -> Reply {
 	Reply::Failed(AgentError { kind, message })
 }
 
-/// The 16 bytes of `00112233-4455-...`.
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
 	let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
 	let mut bytes = [0; 16];

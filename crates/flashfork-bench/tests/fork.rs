@@ -14,7 +14,6 @@ const SIZE: u64 = 8 << 20;
 const ROUNDS: usize = 2;
 const HUGETLB: &str = "fork-hugetlb";
 
-/// Counts the steps announced and made.
 #[derive(Default)]
 struct Steps {
 	announced: u64,

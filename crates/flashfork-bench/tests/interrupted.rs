@@ -17,7 +17,6 @@ macro_rules! lambda_python {
 	};
 }
 
-/// How an experiment is begun as small as it can be.
 struct Small {
 	/// Options, as on the command line.
 	options: &'static str,
@@ -25,7 +24,6 @@ struct Small {
 	stage: &'static str,
 	/// After how many steps of that stage it is interrupted.
 	steps: u64,
-	/// Whether this host has what it needs.
 	able: fn() -> bool,
 }
 
@@ -96,7 +94,6 @@ fn runs(program: &str, args: &[&str]) -> bool {
 	status.is_ok_and(|status| status.success())
 }
 
-/// Ctrl-C after so many steps of a stage.
 struct Interrupt {
 	stage: &'static str,
 	within: bool,

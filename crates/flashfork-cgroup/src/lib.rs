@@ -151,7 +151,6 @@ fn remove_old(own: &Path, name: &str) {
 	}
 }
 
-/// Removes a cgroup, and first those in it.
 fn remove(group: &Path) {
 	for below in group.read_dir().into_iter().flatten().flatten().filter(|entry| entry.path().is_dir()) {
 		remove(&below.path());

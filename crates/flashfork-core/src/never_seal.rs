@@ -273,7 +273,6 @@ impl core::fmt::Display for Reason {
 	}
 }
 
-/// Flags that don't stand in the way of a seal.
 const HARMLESS: &[&[u8; 2]] =
 	&[b"rd", b"wr", b"ex", b"mr", b"mw", b"me", b"ac", b"nr", b"sr", b"rr", b"hg", b"nh", b"sd"];
 

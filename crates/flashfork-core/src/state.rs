@@ -52,7 +52,6 @@ pub(crate) struct State {
 	layout: AtomicU32,
 	/// Counts the calls after which the kernel may free memory later.
 	frees: AtomicU32,
-	/// The helper process of a seal under way.
 	helper: AtomicI32,
 	/// Whether the program set up an io_uring that nothing shows ([`crate::answers::rings`]).
 	hidden_ring: AtomicBool,

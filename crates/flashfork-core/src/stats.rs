@@ -30,7 +30,6 @@ impl Timed {
 		self.ns.fetch_add(ns, Relaxed);
 	}
 
-	/// Takes what was counted, leaving nothing.
 	pub(crate) fn take(&self) -> (u64, u64) {
 		(self.count.swap(0, Relaxed), self.ns.swap(0, Relaxed))
 	}

@@ -91,7 +91,6 @@ fn begun() -> Option<&'static mut [u64]> {
 	Some(words)
 }
 
-/// Until all of it is sealed but for its ends.
 fn finish(words: &[u64], seed: u64) {
 	until(500, || {
 		forked(words, seed, 50 * MILLISECOND, false);

@@ -42,7 +42,6 @@ fn lose_end(file: i32, from: usize) {
 	cut(file, 4 * PAGE);
 }
 
-/// Fills memory with what its address says.
 fn fill(at: *mut u8, pages: usize) {
 	(0..pages).for_each(|number| set(page(at, number), number as u8 + 1, PAGE));
 }

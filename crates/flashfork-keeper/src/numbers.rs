@@ -70,7 +70,6 @@ pub fn are_kept(program: i32) -> Fit<bool> {
 	}
 }
 
-/// The files of which something is mapped and executed.
 fn executed(program: i32) -> Result<BTreeSet<PathBuf>> {
 	let maps = std::fs::read_to_string(format!("/proc/{program}/maps"))?;
 	let files = maps.lines().filter_map(|line| {

@@ -91,7 +91,6 @@ fn let_go_of_streams() {
 	}
 }
 
-/// The signals that have come to this process.
 fn pass_on(asked: &Asked, clone: i32) {
 	// `struct signalfd_siginfo`: number, error, code, sender, and more.
 	let mut info = [0u32; 32];

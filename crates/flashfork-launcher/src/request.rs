@@ -91,7 +91,6 @@ fn written(start: Start, [arguments, variables]: [&[*const core::ffi::c_char]; 2
 	}
 }
 
-/// Where these signals are read from now on.
 fn signals(set: u64) -> Option<Fd> {
 	// They have the values of those of a file (`signalfd(2)`).
 	let flags = sys::O_CLOEXEC | sys::O_NONBLOCK;

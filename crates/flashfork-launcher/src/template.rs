@@ -64,7 +64,6 @@ fn names(line: &Line) -> Option<Fd> {
 	(found.st_uid == user && found.st_mode & 0o077 == 0).then_some(directory)
 }
 
-/// Process, user and group at the other end.
 fn peer(socket: usize) -> Option<[u32; 3]> {
 	let (mut peer, mut len) = ([0u32; 3], size_of::<[u32; 3]>() as u32);
 	let (level, what) = (net::SOL_SOCKET as usize, net::SO_PEERCRED as usize);

@@ -340,7 +340,6 @@ fn listed(ports: &[u16]) -> String {
 	ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Why no port can be given to a clone.
 fn no_port(name: &Name, asked: Option<u16>, ports: &[u16]) -> String {
 	let all = listed(ports);
 	match (ports, asked) {

@@ -92,7 +92,6 @@ fn other_rights(about: &std::fs::Metadata, capabilities: bool, own: Rights) -> O
 	}
 }
 
-/// Whether a file gives capabilities to whoever runs it (capabilities(7)).
 fn has_capabilities(path: &Path) -> bool {
 	// Asks for the length only.
 	rustix::fs::getxattr(path, c"security.capability", &mut [0u8; 0][..]).is_ok_and(|len| len > 0)

@@ -259,7 +259,6 @@ impl<'a> Warm<'a> {
 		Ok(())
 	}
 
-	/// The keeper, which lies beside the shim.
 	pub(crate) fn keeper(&self) -> Result<PathBuf, Error> {
 		self.beside_shim("flashfork-keeper", KEEPER)
 	}

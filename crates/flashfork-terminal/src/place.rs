@@ -82,7 +82,6 @@ impl Place {
 	}
 }
 
-/// Whether a path names a descriptor of this process, as proc_pid_fd(5) has them.
 fn is_descriptor(path: &Path) -> bool {
 	let mut at = path.to_owned();
 	// No more links than the kernel follows.

@@ -137,7 +137,6 @@ impl Receiver {
 		}
 	}
 
-	/// Checks the name of what comes, and notes it.
 	fn enter(&mut self, name: &[u8]) -> Result<(), Nonsense> {
 		if self.names.is_empty() {
 			if self.begun {
@@ -277,7 +276,6 @@ impl Receiver {
 		said
 	}
 
-	/// Permissions that a file or directory gets.
 	fn mode(&self, mode: u32) -> Mode {
 		Mode::from_raw_mode(mode & if self.sender == Sender::Guest { 0o777 } else { 0o7777 })
 	}

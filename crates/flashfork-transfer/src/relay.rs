@@ -15,7 +15,6 @@ use std::{
 	time::Duration,
 };
 
-/// Bytes read from a connection at once.
 const CHUNK: usize = 32 << 10;
 
 /// Who connected, or was connected to, here has sent all.

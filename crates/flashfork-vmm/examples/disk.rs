@@ -119,7 +119,6 @@ fn clone(kvm: &Kvm, shape: Shape, frozen: &Frozen, index: u64) -> Result<Machine
 	Ok(clone)
 }
 
-/// Asks until the guest's agent listens.
 fn connect(machine: &Machine) -> Result<Agent, Box<dyn Error>> {
 	let start = Instant::now();
 	loop {

@@ -29,7 +29,6 @@ fn held() -> [usize; 4] {
 	[count("/proc/self/fd"), count("/proc/self/task"), maps, resident]
 }
 
-/// Processes whose parent this one is.
 fn children() -> usize {
 	let tasks = fs::read_dir("/proc/self/task").unwrap();
 	let lists = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")).unwrap());

@@ -15,7 +15,6 @@ use std::{io, ops::Deref, ptr::null_mut};
 
 pub(crate) use settle::pin_to_one_cpu;
 
-/// Why there is no result from a child.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildError {
 	#[error("can't start a child process: {0}")]

@@ -47,7 +47,6 @@ impl Host {
 	}
 }
 
-/// The capabilities that a child tries.
 fn tried() -> Vec<Capability> {
 	// SAFETY: the trial neither allocates nor panics.
 	let trial = match unsafe { crate::fresh::run(10, trial::run) } {

@@ -75,7 +75,6 @@ pub fn maps_line(addr: usize) -> Result<String> {
 	Ok(maps.lines().find(holds).unwrap_or_default().to_string())
 }
 
-/// Whether the page at an address is sealed.
 pub fn is_sealed(addr: usize) -> Result<bool> {
 	Ok(maps_line(addr)?.contains("/memfd:flashfork:"))
 }

@@ -92,7 +92,6 @@ pub const DISCARDED: usize = libraries::COUNT - 1;
 
 pub const LIBRARIES: &str = "FLASHFORK_TEST_LIBRARIES";
 
-/// Loads them, and writes to all their data.
 fn load_libraries() -> Result<Vec<Region>> {
 	let dir = std::env::var_os(LIBRARIES).ok_or("it isn't said where libraries are")?;
 	let mut first = 10 << 20;

@@ -52,7 +52,6 @@ pub fn run(route: Route, name: &str, leak_allowed: bool) -> Result {
 	again(&mut scene)
 }
 
-/// How many pages more the address space has.
 fn growth(scene: &Scene, outcome: Outcome) -> isize {
 	match (scene.kind, outcome) {
 		(Kind::Keep, Ok(_)) => scene.main.tags.len() as isize,

@@ -37,7 +37,6 @@ impl World {
 		Ok(sealed)
 	}
 
-	/// Whether a page is a library's data, wherever it lies now.
 	fn is_of_library(&self, page: usize) -> bool {
 		Library::is_data(self.table.content(page).file)
 	}

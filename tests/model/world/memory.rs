@@ -9,7 +9,6 @@ use flashfork_tests::{
 use std::{fs::File, ops::Range, os::unix::fs::FileExt};
 
 impl World {
-	/// Whether the program may write the page.
 	pub fn writable(&self, page: usize) -> bool {
 		let a = self.table.attr(page);
 		// Shared memory belongs to the first process alone, and shared files to nobody: other models would not know.

@@ -72,12 +72,10 @@ impl Space {
 		if page < heap() { self.base + page * PAGE } else { self.heap + (page - heap()) * PAGE }
 	}
 
-	/// The page at an address, if it is one of ours.
 	pub fn page(&self, addr: usize) -> Option<usize> {
 		self.overlap(addr, addr + 1).map(|pages| pages.start)
 	}
 
-	/// The pages of ours that a mapping covers.
 	pub fn overlap(&self, start: usize, end: usize) -> Option<Range<usize>> {
 		let within = |first: usize, pages: usize| {
 			let (from, to) = (start.max(first), end.min(first + pages * PAGE));

@@ -201,7 +201,6 @@ impl Table {
 		out
 	}
 
-	/// The unmapped stretches of the arena.
 	pub fn gaps(&self) -> Vec<Range<usize>> {
 		let mut out = Vec::new();
 		let mut start = 0;

@@ -70,7 +70,6 @@ pub fn second_look(pid: i32, before: &Snapshot) -> Result<Change, AdviseError> {
 	before.compare(pid)
 }
 
-/// How much memory this process can still take.
 pub(crate) fn headroom() -> Result<Headroom, AdviseError> {
 	Headroom::now().map_err(|error| AdviseError::system("read how much memory is available", error))
 }

@@ -33,7 +33,6 @@ pub struct Vm {
 type Line = std::io::Chain<Cursor<[u8; PREAMBLE_LEN]>, UnixStream>;
 
 impl Vm {
-	/// Boots the default guest with `words` on the kernel's command line.
 	pub fn boot(words: &str, disk: Option<&Path>) -> Self {
 		let directory = tempfile::tempdir().unwrap();
 		let path = |name: &str| directory.path().join(name);
@@ -118,7 +117,6 @@ impl Drop for Vm {
 	}
 }
 
-/// What only the tests need in the guest.
 fn test_files() -> Tree {
 	let mut tree = Tree::new();
 	let program = GuestFile { host: std::env::current_exe().unwrap(), guest: TEST_PROGRAM.into() };

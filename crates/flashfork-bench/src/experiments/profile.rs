@@ -14,7 +14,6 @@ use perf::Recording;
 
 pub const EXPERIMENT: &str = "profile";
 
-/// How many functions are kept, and shown.
 const KEPT: usize = 25;
 
 #[derive(Clone, clap::Args)]

@@ -21,7 +21,6 @@ pub const EXPERIMENT: &str = "seal-threads";
 
 /// SIGSTOP and SIGCONT in records.
 const BASELINE: &str = "sigstop";
-/// How often they are sent to each process.
 const STOPS: u32 = 100;
 
 #[derive(Clone, clap::Args)]
@@ -87,7 +86,6 @@ impl Experiment for SealThreadsOptions {
 	}
 }
 
-/// One combination, and what was found.
 struct Cell {
 	spec: Spec,
 	pages: Pages,

@@ -69,7 +69,6 @@ impl Chart<'_> {
 		Ok(plot::compact(&svg))
 	}
 
-	/// The title above, the host card below.
 	fn captions(&self, area: &Area) -> Drawn {
 		let row = |text: &str, size, ink, y| draw_text(area, text, size, ink, (LEFT, y));
 		row(self.series.words.title, 22, INK, 28)?;
@@ -101,7 +100,6 @@ impl Chart<'_> {
 		sizes().fold(f64::INFINITY, f64::min) / 1.25..sizes().fold(0.0, f64::max) * 1.25
 	}
 
-	/// The powers of ten that enclose all times.
 	fn decades(&self) -> Vec<f64> {
 		let calls = || self.series.points().map(|point| point.call);
 		let empty = self.series.empty;
@@ -176,7 +174,6 @@ fn draw_line(axes: &mut Axes, line: &Line) -> Drawn {
 	Ok(())
 }
 
-/// Text that begins at `at`, centred on its height.
 fn draw_text(area: &Area, text: &str, size: i32, ink: RGBColor, at: (i32, i32)) -> Drawn {
 	let style = font(size, ink).pos(Pos::new(HPos::Left, VPos::Center));
 	area.draw(&Text::new(text, at, style))?;

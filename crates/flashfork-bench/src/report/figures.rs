@@ -68,12 +68,10 @@ fn time_axis(title: &str, times: impl Iterator<Item = f64>) -> Axis {
 	Axis { title: title.into(), log: true, range: ticks[0]..ticks[ticks.len() - 1], ticks, label: time_tick }
 }
 
-/// The times among the points of these lines.
 fn times(series: &[Series]) -> impl Iterator<Item = f64> {
 	series.iter().flat_map(|series| series.points.iter().map(|&(_, time)| time))
 }
 
-/// The line of a method through these points; none without points.
 fn line(name: &str, points: impl Iterator<Item = (f64, f64)>) -> Option<Series> {
 	let mut points: Vec<(f64, f64)> = points.collect();
 	points.sort_by(|a, b| a.0.total_cmp(&b.0));

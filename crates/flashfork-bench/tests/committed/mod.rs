@@ -26,7 +26,6 @@ fn unpacked(path: &Path) -> impl Read + use<> {
 	LzipReader::new(File::open(path).unwrap())
 }
 
-/// Files with one document, by their names.
 pub fn files() -> impl Iterator<Item = (String, PathBuf)> {
 	let all = read_dir(place()).unwrap().map(|entry| entry.unwrap().path());
 	all.filter_map(|path| Some((path.file_name()?.to_str()?.strip_suffix(ENDING)?.to_owned(), path)))

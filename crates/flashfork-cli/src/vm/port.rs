@@ -31,7 +31,6 @@ use std::{
 /// How long nobody is accepted when descriptors are short.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The port of a clone that connections go to.
 struct Target {
 	client: Client,
 	clone: String,
@@ -124,7 +123,6 @@ fn complain(message: String) {
 }
 
 impl Target {
-	/// Passes one connection on to its end.
 	fn serve(&self, tcp: &TcpStream) -> Result<(), CliError> {
 		// An end of the connection before the guest's is a reset.
 		set_socket_linger(tcp, Some(Duration::ZERO)).map_err(guest)?;

@@ -172,7 +172,6 @@ pub struct RmArgs {
 	names: Vec<Name>,
 }
 
-/// Where the directory of the names is.
 fn place() -> PathBuf {
 	let runtime = std::env::var_os("XDG_RUNTIME_DIR");
 	Directory::place(runtime.as_ref().map(AsRef::as_ref))

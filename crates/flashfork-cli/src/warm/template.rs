@@ -73,7 +73,6 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
 	Ok(ExitCode::SUCCESS)
 }
 
-/// What comes while the program is warmed.
 enum Came {
 	Ready(Facts),
 	Signal(Signal),

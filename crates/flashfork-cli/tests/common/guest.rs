@@ -14,7 +14,6 @@ use std::{
 	time::{Duration, Instant},
 };
 
-/// A guest's agent behind a daemon's socket.
 pub struct Guest {
 	pub agent: Child,
 	pub dir: tempfile::TempDir,

@@ -14,7 +14,6 @@ pub fn free() -> u16 {
 	TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Asks who listens there, as soon as somebody does.
 pub fn ask(port: u16, text: &str) -> String {
 	let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
 	connection.write_all(text.as_bytes()).unwrap();

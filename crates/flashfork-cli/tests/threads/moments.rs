@@ -99,7 +99,6 @@ fn what_is_missing_or_makes_no_sense_is_said() {
 	place.until_empty();
 }
 
-/// Prints without end, on both streams.
 const PRINTER: &str = r#"
 static void *print(void *x) { for (long i = 0;; i++) { printf("%ld\n", i); fflush(stdout); if (i == 1000) puts("now"); } }
 int main(int argc, char **argv) { pthread_t t = thread_of(print); for (;;) pause(); }

@@ -19,7 +19,6 @@ fn example(name: &str) -> PathBuf {
 	target().join("debug/examples").join(name)
 }
 
-/// What a clone answers to a line, and the connection.
 fn ask(port: u16, line: &str) -> (String, TcpStream) {
 	let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
 	writeln!(stream, "{line}").unwrap();

@@ -19,7 +19,6 @@ impl Program {
 		&self.path
 	}
 
-	/// A template `t` of it, ready at its call.
 	#[track_caller]
 	pub fn warm(&self, arguments: &[&str]) {
 		good(self.try_warm(arguments));
@@ -29,7 +28,6 @@ impl Program {
 		self.place.run(&[&self.warms()[..], arguments].concat())
 	}
 
-	/// That it can be no template, for this reason.
 	#[track_caller]
 	pub fn is_refused(&self, why: &str) {
 		assert_says(line(&self.try_warm(&[])), why);
@@ -71,7 +69,6 @@ impl Program {
 		Command::new(&self.path).args(arguments).stdin(Stdio::null()).output().unwrap()
 	}
 
-	/// So many clones, one by one and then all together, do what the program does.
 	#[track_caller]
 	pub fn is_the_same_in_clones(&self, count: usize) {
 		let plain = self.plain(&[]);

@@ -145,7 +145,6 @@ fn more_callers_than_descriptors_are_told() {
 	}
 }
 
-/// What a false template may say to a request.
 #[test]
 fn nonsense_from_a_template_is_one_line() {
 	let place = Place::new();

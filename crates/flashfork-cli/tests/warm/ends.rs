@@ -26,7 +26,6 @@ fn exit_codes_are_the_clones_own() {
 	}
 }
 
-/// A clone that says its number and waits.
 fn waiting(place: &Place, script: &str) -> (Child, i32) {
 	let mut child = place.shell(&format!("echo $$; {script}")).start_both();
 	let text = first_line(&mut child.stdout);

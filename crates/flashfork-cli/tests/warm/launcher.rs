@@ -10,7 +10,6 @@ use std::{
 
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Starts a clone, and waits for its first line.
 fn started(place: &Place, code: &str) -> Child {
 	let mut clone = place.flashfork(&["clone", "t", "-c", code]);
 	let mut clone = clone.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

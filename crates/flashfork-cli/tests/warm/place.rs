@@ -56,7 +56,6 @@ impl Place {
 		self.0.path()
 	}
 
-	/// Where something of this name lies here.
 	pub fn at(&self, name: impl AsRef<Path>) -> PathBuf {
 		self.path().join(name)
 	}
@@ -95,7 +94,6 @@ impl Place {
 		self.run(&["clone", "t"])
 	}
 
-	/// What came of so many of it at a time.
 	pub fn together(&self, count: usize, arguments: &[&str]) -> Vec<Output> {
 		let all: Vec<_> = (0..count).map(|_| self.flashfork(arguments).start_both()).collect();
 		all.into_iter().map(|command| command.wait_with_output().unwrap()).collect()
@@ -112,7 +110,6 @@ impl Place {
 		good(self.run(&["rm", "t"]));
 	}
 
-	/// Until nothing runs any more that was started in this place.
 	#[track_caller]
 	pub fn until_empty(&self) {
 		until("all is gone", || pids(self, "").is_empty());
@@ -150,7 +147,6 @@ impl Place {
 		output
 	}
 
-	/// A template `t` of `sh`, before its main.
 	pub fn warm_shell(&self) {
 		self.warm(&["sh"]);
 	}
@@ -302,7 +298,6 @@ fn exe() -> &'static Path {
 	Path::new(flashfork())
 }
 
-/// What came of a command that has to succeed.
 #[track_caller]
 pub fn good(output: Output) -> Output {
 	assert!(output.status.success(), "{}", stderr(&output));
@@ -317,7 +312,6 @@ pub fn stderr(output: &Output) -> &str {
 	std::str::from_utf8(&output.stderr).unwrap()
 }
 
-/// The exit status, and what was written.
 pub fn outcome(output: &Output) -> (Option<i32>, String, String) {
 	(output.status.code(), stdout(output).to_owned(), stderr(output).to_owned())
 }
@@ -334,7 +328,6 @@ pub fn line(output: &Output) -> &str {
 	text.trim_end()
 }
 
-/// That something was said, which is shown otherwise.
 #[track_caller]
 pub fn assert_says(said: &str, what: &str) {
 	assert!(said.contains(what), "{said}");

@@ -45,7 +45,6 @@ fn same_with(place: &Place, interpreter: &str, streams: &str, arguments: &[&str]
 	assert_eq!(clone, run(&[interpreter]), "{streams} {arguments:?}");
 }
 
-/// Numbers that clones print must all differ.
 fn differ(place: &Place, code: &str) {
 	let mut seen = std::collections::HashSet::new();
 	for output in place.clones(2, 2, &["-e", code]) {

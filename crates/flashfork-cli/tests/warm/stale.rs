@@ -50,14 +50,12 @@ fn all_get_what_one_has_warmed(place: &Place, clone: &[&str]) {
 	}
 }
 
-/// What a clone prints, which there must be.
 pub fn shown(place: &Place, code: &str) -> String {
 	let output = place.run(&["clone", "t", "-c", code]);
 	assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
 	stdout(&output).trim_end().to_owned()
 }
 
-/// Why there is no clone; nothing has run.
 fn refused(place: &Place) -> String {
 	let output = place.run(&["clone", "t", "-c", "print('it ran')"]);
 	assert_eq!(stdout(&output), "");

@@ -40,7 +40,6 @@ enum Table {
 
 /// Links of a hash table followed at most: a table that is none may have no end.
 const LINKS: usize = 1 << 16;
-/// Entries of the dynamic section read at most.
 const ENTRIES: usize = 1 << 10;
 
 /// Bytes read at once: part of a page, so that all of them can be read or none. What is asked for are a few bytes here

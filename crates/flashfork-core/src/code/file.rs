@@ -25,7 +25,6 @@ struct File<'a> {
 	segments: [Segment; SEGMENTS],
 	count: usize,
 	window: &'a mut [u8; WINDOW],
-	/// Whether something could not be read.
 	failed: bool,
 }
 

@@ -99,7 +99,6 @@ impl Flow {
 		Ok(())
 	}
 
-	/// The number of the place at an offset.
 	fn place(&mut self, at: usize) -> Result<usize, TooMuch> {
 		if self.numbers[at] == 0 {
 			*self.offsets.get_mut(self.count).ok_or(TooMuch)? = at as u32;

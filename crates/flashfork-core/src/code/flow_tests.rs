@@ -5,7 +5,6 @@ use super::{
 	*,
 };
 
-/// One instruction of a random function.
 #[derive(Clone, Copy, Debug)]
 enum Op {
 	Put(usize, u32),

@@ -225,7 +225,6 @@ impl Default for Seen {
 }
 
 impl Seen {
-	/// Goes through all that is executable.
 	fn look(&mut self, text: &mut [u8], regions: &mut [Region], object: &mut Object, memory: &mut Own) -> Result<()> {
 		// Longer than most paths.
 		let mut name = [0; 512];

@@ -319,7 +319,6 @@ fn random_bytes_are_looked_at_and_plain_calls_among_them_are_found() {
 	}
 }
 
-/// Headers with nonsense in them lead nowhere.
 #[test]
 fn damaged_headers_are_survived() {
 	let sound = std::fs::read("/proc/self/exe").unwrap();

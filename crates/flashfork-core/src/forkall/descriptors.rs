@@ -376,7 +376,6 @@ fn event_count(fd: i32, info: Info) -> Result<(u64, bool)> {
 	Ok((count, semaphore))
 }
 
-/// Finds the other ends of pipes and pairs.
 fn ends(files: &mut Files, text: &mut [u8]) -> Fit {
 	for i in 0..files.count {
 		let entry = files.all[i];

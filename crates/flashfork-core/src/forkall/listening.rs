@@ -69,7 +69,6 @@ fn listens(entry: &Entry) -> bool {
 	entry.kind == Kind::Shared && is_listening(entry.number)
 }
 
-/// Whether a descriptor is a socket of TCP that listens.
 fn is_listening(fd: i32) -> bool {
 	let family = option(fd, SO_DOMAIN);
 	family.is_ok_and(|family| [AF_INET, AF_INET6].contains(&family))

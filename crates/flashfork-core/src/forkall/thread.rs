@@ -156,7 +156,6 @@ extern "C" fn enter(thread: usize, gate: usize) -> ! {
 	unsafe { thread.go_on() }
 }
 
-/// Gives up all capabilities of the calling thread (`capset(2)`).
 unsafe fn drop_capabilities() -> Result<()> {
 	const VERSION_3: u32 = 0x2008_0522;
 	let (mut header, none) = ([VERSION_3, 0], [0u32; 6]);

@@ -52,7 +52,6 @@ pub(super) struct Written {
 	source: Range,
 	file: Status,
 	copies: Copies,
-	/// Whether the processor has protection keys.
 	has_keys: bool,
 	vain: Vain,
 }

@@ -28,7 +28,6 @@ use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 /// Most groups of neighbours. What is beyond stays sealed.
 pub const PLACES: usize = 64;
 
-/// What this process knows of its own.
 pub(crate) static DENSE: Apart<Dense> = Apart::new(Dense::new());
 
 /// Where such blocks are. Clones inherit it with their memory.

@@ -452,7 +452,6 @@ fn map_whole(chunk: Range) -> usize {
 	(chunk.start..chunk.end).step_by(HUGE).filter(|block| map(*block, HUGE)).count() * HUGE
 }
 
-/// How a step's bytes come into the memfd.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
 	/// By `pwrite`, from where they are: a page that can't be read is an errno. What is written meanwhile is brought
@@ -465,7 +464,6 @@ enum Way {
 	Sent,
 }
 
-/// Why a run, or part of it, was not sealed.
 enum Stop {
 	/// The rest can be.
 	Skipped(Reason),

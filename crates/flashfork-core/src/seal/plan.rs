@@ -269,7 +269,6 @@ impl Blocks {
 		self.flush(arena)
 	}
 
-	/// Whether as much is planned as is wanted.
 	fn is_enough(&self, arena: &Arena) -> bool {
 		arena.most != 0 && arena.planned() + self.run.range.len() >= arena.most
 	}

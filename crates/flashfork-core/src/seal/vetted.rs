@@ -20,7 +20,6 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 /// Most mappings that are remembered. The others are judged when nothing is left of these.
 const PLACES: usize = 64;
 
-/// What this process knows of its own.
 pub(crate) static VETTED: Apart<Vetted> = Apart::new(Vetted::new());
 
 /// See the module. Clones inherit it with their memory.

@@ -62,7 +62,6 @@ pub fn restore(table: &mut Table, value: u64) -> Error {
 	unsafe { asm::resume(table.stack_pointer, value) }
 }
 
-/// What is known before anything is changed.
 struct Found {
 	/// No call that matters was made ([`check::check`]).
 	nothing_came: bool,

@@ -37,7 +37,6 @@ pub fn mappings() -> Vec<Mapping> {
 	maps.lines().map(mapping).collect()
 }
 
-/// The mapping that holds an address, if one does.
 pub fn mapping<T>(at: *const T) -> Option<Mapping> {
 	mappings().into_iter().find(|mapping| mapping.range.contains(&(at as usize)))
 }

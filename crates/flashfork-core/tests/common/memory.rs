@@ -91,7 +91,6 @@ pub fn set(at: *mut u8, byte: u8, len: usize) {
 	unsafe { at.write_bytes(byte, len) };
 }
 
-/// Whether so many bytes are all like this.
 pub fn are(at: *const u8, byte: u8, len: usize) -> bool {
 	// SAFETY: as above.
 	unsafe { std::slice::from_raw_parts(at, len) }.iter().all(|is| *is == byte)

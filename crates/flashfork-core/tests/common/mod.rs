@@ -51,7 +51,6 @@ pub fn pattern(i: usize, seed: u64) -> u64 {
 	(i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed | 1
 }
 
-/// Whether the whole slice holds its pattern.
 #[allow(dead_code)] // as above
 pub fn intact(words: &[u64], seed: u64) -> bool {
 	words.iter().enumerate().all(|(i, w)| *w == pattern(i, seed))
@@ -72,7 +71,6 @@ pub fn sealed_pattern() -> &'static mut [u64] {
 	words
 }
 
-/// Whether this is that version of Linux, or a later one.
 #[allow(dead_code)] // as above
 pub fn is_linux(major: u32, minor: u32) -> bool {
 	let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
@@ -103,7 +101,6 @@ pub fn forked(words: &[u64], seed: u64, ns: u64, all: bool) {
 	assert_eq!(wait(pid), 0, "the clone saw other bytes");
 }
 
-/// Does something again and again until it says that it is done.
 #[allow(dead_code)] // as above
 #[track_caller]
 pub fn until(most: usize, mut done: impl FnMut() -> bool) {

@@ -40,7 +40,6 @@ impl Other {
 		self.ask(WRITE, at);
 	}
 
-	/// Has the kernel take a page out of memory, where it can.
 	pub fn page_out(&self, page: *mut u8) {
 		self.ask(PAGE_OUT, page);
 	}

@@ -80,7 +80,6 @@ fn builtin(dir: &Path) -> Result<BTreeSet<String>, ImageError> {
 	Ok(list.lines().filter_map(|line| module_name(line.rsplit('/').next()?)).collect())
 }
 
-/// Adds every module file below `dir` under its name.
 fn collect_files(dir: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<(), ImageError> {
 	for entry in dir.read_dir().map_err(ImageError::io("cannot list", dir))? {
 		let entry = entry.map_err(ImageError::io("cannot list", dir))?;

@@ -22,7 +22,6 @@ pub(super) fn cached(series: &str, cache: &Path) -> Result<Option<KernelFiles>, 
 	if kernels.is_dir() { newest(series, &kernels) } else { Ok(None) }
 }
 
-/// The newest cached kernel of `series`, downloaded first if there is none.
 pub(super) fn cached_or_downloaded(
 	series: &'static str,
 	cache: &Path,

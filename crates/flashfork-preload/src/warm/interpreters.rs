@@ -13,7 +13,6 @@ use core::{
 };
 use flashfork_warm::{CALL, CALL_NAME};
 
-/// Most words of a template's command.
 const WORDS: usize = 256;
 
 /// The descriptor of the text that `perl.pl` or `ruby.rb` is read from; -1 for none. Clones have no use for it.
@@ -26,7 +25,6 @@ enum Language {
 }
 
 impl Language {
-	/// Variables that it reads when it starts.
 	fn variables(self) -> &'static [&'static CStr] {
 		match self {
 			Language::Perl => flashfork_warm::variables::PERL,

@@ -230,7 +230,6 @@ impl Reads {
 	}
 }
 
-/// What the interpreter's own options are.
 struct Options {
 	/// How many words they are, with its name: what is behind them says what to run.
 	count: usize,

@@ -212,7 +212,6 @@ fn facts(template: &Template) -> Facts {
 	Facts { running: template.facts.running - template.ahead.ending, changed, unwatched, ..template.facts }
 }
 
-/// Why this caller can't have a clone.
 fn refusal(template: &Template, connection: &Slot) -> Option<Step> {
 	if template.retired {
 		Some(Step::Retired)

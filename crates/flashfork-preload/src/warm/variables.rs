@@ -103,7 +103,6 @@ fn copied(name: &CStr) -> *mut c_char {
 	}
 }
 
-/// The value of a variable; empty where it is not there.
 fn find<'a>(variables: &'a [*mut c_char], name: &[u8]) -> &'a [u8] {
 	let mut values = variables.iter().take_while(|string| !string.is_null()).filter_map(|string| {
 		// SAFETY: a string, which lives as long as the clone.

@@ -36,7 +36,6 @@ impl Place {
 		self.home.path()
 	}
 
-	/// A template of `sh`, before its main.
 	pub fn shell(&self, name: &str) -> Template<'_> {
 		self.warm(name, "sh").start().unwrap().wait().unwrap();
 		Template::find(&self.names, self::name(name)).unwrap()

@@ -16,7 +16,6 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
 	}
 }
 
-/// The state of a process as `ps` shows it; `None` when it is gone.
 pub fn state(pid: i32) -> Option<char> {
 	let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
 	stat.rsplit_once(") ")?.1.chars().next()

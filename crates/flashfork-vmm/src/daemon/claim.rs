@@ -70,7 +70,6 @@ pub(super) fn claim(
 	}
 }
 
-/// Waits until a shell has become a clone.
 fn first_exit(shell: &Shell) -> Result<(ClaimTimes, Vec<FromShell>), ShellFailure> {
 	let deadline = Instant::now() + CLAIM;
 	let mut early = Vec::new();

@@ -361,7 +361,6 @@ impl Typist {
 	}
 }
 
-/// The name of a clone that was given none.
 fn of_number(template: &str, index: u64) -> String {
 	format!("{template}-{}", index + 1)
 }

@@ -92,7 +92,6 @@ impl Attached {
 		self.told.iter().zip(self.request()).map(of)
 	}
 
-	/// Bytes that each clone may write to them.
 	pub(super) fn limit(&self) -> u64 {
 		self.states().fold(0, |sum, disk| sum.saturating_add(disk.limit()))
 	}

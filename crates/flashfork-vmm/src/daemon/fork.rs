@@ -139,7 +139,6 @@ fn patience(ram: u64, may_write: u64, disks: u64) -> Duration {
 	COPY + COPY_MB * u32::try_from(most >> 20).unwrap_or(u32::MAX)
 }
 
-/// Makes a template of a clone that runs.
 pub(super) fn branch(clone: &Arc<Running>, origin: &Arc<Entry>, how: How) -> Result<(Arc<Entry>, Pause), DaemonError> {
 	let Frozen { ram, disks, state } = &origin.template.frozen;
 	// As it sees them, each with what its guest may write to it.

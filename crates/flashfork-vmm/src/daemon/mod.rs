@@ -126,7 +126,6 @@ impl State {
 	}
 }
 
-/// A name taken while something is made.
 struct Reserved<'a>(&'a Daemon, (&'static str, String));
 
 impl Drop for Reserved<'_> {

@@ -24,7 +24,6 @@ use std::{
 	time::SystemTime,
 };
 
-/// A template and what the daemon knows of it.
 #[derive(Debug)]
 pub(super) struct Entry {
 	pub(super) template: Template,
@@ -224,7 +223,6 @@ impl Entry {
 		ram.files().iter().map(AsFd::as_fd).chain(disks.iter().flat_map(disks::descriptors)).collect()
 	}
 
-	/// Bytes that each clone may write to its disks.
 	pub(super) fn disk_limit(&self) -> u64 {
 		self.template.frozen.state.disk_limit()
 	}

@@ -117,7 +117,6 @@ fn ioctls() -> Vec<u32> {
 	allowed
 }
 
-/// Installs the filter on all threads.
 pub(super) fn install() -> Result<(), JailError> {
 	let program = program().map_err(|e| JailError::Filter(e.to_string()))?;
 	apply_filter_all_threads(&program).map_err(|e| JailError::Filter(e.to_string()))

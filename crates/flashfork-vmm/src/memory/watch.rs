@@ -100,7 +100,6 @@ impl Watch {
 	}
 }
 
-/// A userfaultfd that notes writes by itself.
 fn asynchronous() -> Option<OwnedFd> {
 	const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
 	// SAFETY: without a registered range it does nothing.

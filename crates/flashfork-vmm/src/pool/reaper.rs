@@ -7,7 +7,6 @@ use std::{
 	thread::{self, JoinHandle},
 };
 
-/// A thread that waits for the end of shells.
 #[derive(Debug)]
 pub(super) struct Reaper {
 	graves: Option<Sender<Shell>>,

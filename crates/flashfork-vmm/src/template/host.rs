@@ -47,7 +47,6 @@ impl Host {
 		Ok(Self { cpuid: supported(kvm).map_err(HostError::Kvm)?, kernel })
 	}
 
-	/// Whether a template made on host `then` can be used on this one.
 	pub(super) fn check(&self, then: &Self) -> Result<(), HostError> {
 		if let Some(leaf) = self.cpuid.difference(&then.cpuid) {
 			return Err(HostError::Cpu(leaf));

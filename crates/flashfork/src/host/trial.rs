@@ -237,7 +237,6 @@ fn pagemap_scan() -> Result<bool, Errno> {
 	}
 }
 
-/// The error of the libc call just made.
 fn last_errno() -> Errno {
 	Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

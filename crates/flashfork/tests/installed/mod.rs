@@ -21,7 +21,6 @@ pub fn prefix() -> &'static Path {
 	})
 }
 
-/// Runs a command that must succeed; returns what it printed.
 pub fn succeed(command: &mut Command) -> String {
 	let Output { status, stdout, stderr } = command.output().unwrap_or_else(|e| panic!("can't run {command:?}: {e}"));
 	let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());

@@ -60,7 +60,6 @@ impl World {
 		self.check(range, Depth::Written)
 	}
 
-	/// Drops a page and puts another in its place.
 	fn replace(&mut self, page: usize, faults: &Faults) -> Result {
 		let (tag, at) = (self.tag(), self.space.addr(page));
 		self.journal.call(&format!("drop {page}"), Expect::Exactly(Ok(0)), || {

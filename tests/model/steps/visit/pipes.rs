@@ -73,7 +73,6 @@ impl World {
 	}
 }
 
-/// Reads a page from the pipe and compares it.
 fn found(pipe: &Pipe, should: &Content) -> Result {
 	let mut words = [0u64; WORDS];
 	let outcome: Outcome = {

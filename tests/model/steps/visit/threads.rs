@@ -91,7 +91,6 @@ fn write(own: &[(usize, Tag)], stop: &AtomicBool) -> Result {
 	}
 }
 
-/// Reads pages nobody writes, again and again.
 fn reread(pages: &[(usize, Content)], stop: &AtomicBool) -> Result {
 	while !stop.load(Relaxed) {
 		for (at, content) in pages {

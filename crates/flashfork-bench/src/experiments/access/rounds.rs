@@ -16,7 +16,6 @@ const BATCH: usize = 5;
 /// Bytes that a child copies which writes to two neighbouring pages, huge ones as they may be.
 const FAULTS: u64 = 4 << 20;
 
-/// Prepared parents, one for each method.
 type Parents = Vec<(Spec, Worker<AccessSubject>)>;
 
 /// Parents of all methods this host can. `copied`: bytes a single one of them may copy meanwhile.

@@ -51,7 +51,6 @@ fn grid(model: &Model) -> String {
 	titled(&title, &format!("memory || {}", columns.join(" | ")), rows)
 }
 
-/// The paper's regression lines beside ours.
 fn lines(models: &[Model]) -> String {
 	let row = |machine: &str, share: f64, slope: f64, intercept: f64| {
 		vec![machine.to_owned(), format!("{share}"), time(intercept * 1e3), time(slope * 1e3 * f64::from(1 << 20))]

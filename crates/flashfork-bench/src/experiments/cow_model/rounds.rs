@@ -32,7 +32,6 @@ pub fn measure(options: &CowModelOptions, run: &mut Run) -> Result {
 	forks(options, run)
 }
 
-/// The parents of the grid, one for each method and size.
 fn parents(options: &CowModelOptions, run: &mut Run) -> Result<Vec<(Spec, Worker<CowSubject>)>> {
 	let sizes = options.grid.sizes(options.quick);
 	let mut methods = options.grid.methods().to_vec();

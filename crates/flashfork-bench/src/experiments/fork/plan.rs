@@ -4,11 +4,9 @@ use super::{ForkOptions, touch::ParentState};
 use crate::{prelude::*, subjects::parent::RESERVE};
 use flashfork::Headroom;
 
-/// Sizes measured unless others are asked for.
 const SIZES: [u64; 6] = [0, 64 << 20, 256 << 20, 1 << 30, 4 << 30, 8 << 30];
 const LARGEST_QUICK: u64 = 1 << 30;
 
-/// A cell that won't be measured, and why.
 type LeftOut = (String, String);
 
 /// A decided run.

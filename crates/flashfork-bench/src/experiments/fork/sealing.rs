@@ -82,7 +82,6 @@ impl Way {
 	}
 }
 
-/// The sealings of one size in one way.
 #[derive(Clone)]
 struct Sealing {
 	size: u64,

@@ -14,7 +14,6 @@ use crate::{
 
 /// How often the counter is looked at.
 const LOOK: Duration = Duration::from_millis(20);
-/// The length of a window of the time series.
 const WINDOW: Duration = Duration::from_secs(1);
 /// How long loading the database, sealing it and the first execution may take.
 const STARTING: Duration = Duration::from_secs(900);

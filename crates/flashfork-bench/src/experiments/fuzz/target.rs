@@ -58,7 +58,6 @@ pub fn compiler_version() -> Result<String> {
 	Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
-/// What the compiled program depends on.
 fn fingerprint(compiler: &str) -> u64 {
 	let mut hasher = DefaultHasher::new();
 	(HARNESS, SQLITE, FLAGS, compiler).hash(&mut hasher);

@@ -58,7 +58,6 @@ pub fn measure(options: &PytestOptions, run: &mut Run) -> Result {
 	})
 }
 
-/// Writes the suites, and runs each once by pytest alone.
 fn prepare(options: &PytestOptions, runner: &Runner, place: &Path, run: &mut Run) -> Result<Vec<Cell>> {
 	let mut cells = Vec::new();
 	let suites = options.suites();

@@ -162,7 +162,6 @@ impl Watch {
 		}
 	}
 
-	/// Stops watching; gives what was seen.
 	fn end(&self) -> Vec<f64> {
 		self.on.store(false, Relaxed);
 		let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);

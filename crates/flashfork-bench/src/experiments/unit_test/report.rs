@@ -22,7 +22,6 @@ pub fn render_all(document: &Document) -> String {
 	page(document, parts)
 }
 
-/// What was chosen for all records alike.
 fn chosen(document: &Document, name: &str) -> Option<u64> {
 	document.of(EXPERIMENT).next()?.number(name)
 }
@@ -39,7 +38,6 @@ fn heading(document: &Document) -> String {
 	)
 }
 
-/// One row per method: what happens once.
 fn preparation(document: &Document) -> String {
 	let row = |method: Method| {
 		let figure =

@@ -16,7 +16,6 @@ const LARGEST_QUICK: u64 = 512 << 20;
 /// Left to the rest of the machine and to the clones.
 const RESERVE: u64 = 1 << 30;
 
-/// A cell that won't be measured, and why.
 type LeftOut = (String, String);
 
 /// A decided run.

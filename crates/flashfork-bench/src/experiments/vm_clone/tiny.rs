@@ -41,7 +41,6 @@ const CODE: &[u8] = &[
 	0xf4, // hlt
 ];
 
-/// Shells that wait, the longest waiting first.
 struct Pool<'a> {
 	host: &'a Host,
 	waiting: BTreeMap<Shape, VecDeque<Shell>>,

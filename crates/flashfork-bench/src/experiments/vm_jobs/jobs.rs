@@ -31,7 +31,6 @@ struct Done {
 	job: Duration,
 }
 
-/// Clones that are there to be rolled back.
 type Alive = BTreeMap<Kind, Shell>;
 
 /// Some jobs of a cell on each of `cpus` CPUs.

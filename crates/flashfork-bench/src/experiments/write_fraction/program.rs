@@ -48,7 +48,6 @@ update t set k = k + 1, text = 'new' || substr(text, 4) where id % 100 = 0;
 .system kill -STOP $PPID
 ";
 
-/// How a program is brought to its two moments.
 enum Pace {
 	/// After a time, and after another; sooner when it stops itself.
 	Timed { after: Duration, during: Duration },

@@ -139,7 +139,6 @@ pub fn huge_share(ram: &OwnedFd, bytes: u64, pages: MemoryPages) -> Result<f64> 
 	Ok(on_huge_pages(&mapping)? * bytes as f64 / there.max(1.0))
 }
 
-/// The share of a mapped memory file on 2 MB pages, which the machine's mode may bring about as well.
 fn on_huge_pages(mapping: &Reservation) -> Result<f64> {
 	let first = mapping.start() as u64;
 	let maps = Process::myself().and_then(|process| process.smaps()).or_cant("read /proc/self/smaps")?;

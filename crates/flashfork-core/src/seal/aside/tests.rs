@@ -104,7 +104,6 @@ fn exchanged(at: usize, copy: usize) -> Aside {
 	aside
 }
 
-/// Numbers of the pages that it takes over.
 fn pages_to_read(aside: &Aside) -> Vec<usize> {
 	let mut seen = Vec::new();
 	aside.kept[0].pages.for_each(|at| seen.push(at / PAGE));

@@ -130,7 +130,6 @@ unsafe fn identity(fd: c_int) -> Option<(u64, u64)> {
 	Some((stat[0], stat[1]))
 }
 
-/// The error of the last call of libc's.
 fn last() -> Errno {
 	// SAFETY: the main thread's word, which is put back later.
 	Errno::new(unsafe { *libc::__errno_location() })

@@ -28,7 +28,6 @@ use flashfork_core::{Errno, forkall::call};
 use flashfork_warm::{ADDRESSES, ReadyAt};
 use syscalls::Sysno;
 
-/// What `flashfork warm --threads` has told.
 struct Told {
 	/// The process that becomes the template: no child of its warm-up does.
 	pid: c_int,

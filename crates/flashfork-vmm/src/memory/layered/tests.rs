@@ -107,7 +107,6 @@ fn scattered(pages: u64, written: impl Iterator<Item = u64>) -> Layered {
 	Layered::single(base, bytes).with(file, u64::MAX).unwrap()
 }
 
-/// Its extents: their pages and files.
 fn extents(layers: &Layered) -> Vec<(u32, u8)> {
 	layers.extents().iter().map(|extent| (extent.pages, extent.file)).collect()
 }

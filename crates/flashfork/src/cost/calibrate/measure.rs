@@ -121,7 +121,6 @@ fn plain(sheet: &Sheet, size: usize) -> Result<(), Error> {
 	Ok(())
 }
 
-/// Forks of huge pages, where there are any.
 fn huge(sheet: &Sheet, size: usize) -> Result<(), Error> {
 	let region = Region::new(size, Some(Advice::LinuxHugepage))?;
 	let got = region.huge_bytes()?;
@@ -175,7 +174,6 @@ fn dirty(sheet: &Sheet, region: &Region) -> Result<(), Error> {
 	forks(sheet, [1, 0, 0, 0, regions as u64, (whole * each + regions - whole) as u64, 0])
 }
 
-/// Forks with many mappings of a memfd.
 fn vmas(sheet: &Sheet) -> Result<(), Error> {
 	let len = VMAS * PAGE;
 	// SAFETY: our own fresh mapping; the protection of pages nobody uses may change.

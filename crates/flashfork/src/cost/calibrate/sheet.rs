@@ -30,7 +30,6 @@ struct Row {
 	costs: [AtomicU64; 2],
 }
 
-/// The rows, and why there may be none.
 pub(super) struct Sheet {
 	count: AtomicU64,
 	rows: [Row; 40],
