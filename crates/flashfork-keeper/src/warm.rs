@@ -230,6 +230,10 @@ impl Warming<'_> {
 			_ => {
 				self.bell = None;
 				let rings = matches!(self.told.moment, Moment::Itself);
+				// It may have ended before its init said that it runs.
+				while rings && self.process.is_none() {
+					self.wait_for_notes()?;
+				}
 				if rings && !self.has_ended() { Err(Failed::Unfit(REPLACED.into())) } else { Ok(false) }
 			}
 		}
