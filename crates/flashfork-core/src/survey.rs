@@ -49,6 +49,16 @@ pub fn has_private_huge_pages(buf: &mut [u8]) -> Result<bool> {
 	Ok(has)
 }
 
+/// Whether this process maps memory shared that it writes to, or may be let write to. `buf` as above.
+pub fn shares_memory(buf: &mut [u8]) -> Result<bool> {
+	let mut shares = false;
+	for_each(c"/proc/thread-self/smaps", buf, |vma| {
+		shares |= vma.shared && vma.flags.has(b"mw");
+		Ok(())
+	})?;
+	Ok(shares)
+}
+
 /// Why a process with a descriptor that points to `target` (`/proc/PID/fd/N`, proc_pid_fd(5)) would not be sealed at
 /// all.
 pub fn descriptor(target: &[u8]) -> Option<Reason> {

@@ -58,7 +58,8 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
 		let (mask, on_child) = quiet_signals();
 		// Behind that nothing of the program's runs here.
 		if at == ReadyAt::Runtime {
-			super::shared::note();
+			let queue = super::files::queue();
+			super::shared::note(&[order.control, order.listener, order.directory, order.recipe, queue]);
 		}
 		let signals = signal_descriptor();
 		let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);

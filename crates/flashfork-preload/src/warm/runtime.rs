@@ -239,6 +239,8 @@ unsafe fn lock_in() {
 			stand_for(inside, init.unwrap_or_default());
 		}
 		libc::sigaction(libc::SIGCHLD, &raw const on_child, null_mut());
+		// The group outside has no number here, and a signal to it would end who stands for this one.
+		libc::setpgid(0, 0);
 		// It has memory of its own now.
 		libc::prctl(libc::PR_SET_DUMPABLE, dumpable);
 		for place in [c"/tmp", c"/dev/shm"] {

@@ -1,26 +1,31 @@
-//! What calls of a function would share: connections that it has opened by its ready point are cut in its clones, and
-//! a function with what else would lead from one call to another can't be a template.
+//! What calls of a function would share: connections that it has opened by its ready point are cut in its clones, files
+//! that it reads are opened again there, and a function with what else would lead from one call to another can't be a
+//! template.
 
 use core::{
 	ffi::{CStr, c_char, c_int},
 	mem::MaybeUninit,
 	ptr::null_mut,
 };
+use flashfork_core::survey;
 
 use super::template::Single;
 
-/// Most connections that are cut.
+/// Most connections and files that are each clone's own.
 const MOST: usize = 256;
 
 /// Those of the template: their numbers, and inodes.
-static CONNECTIONS: Single<[(c_int, libc::ino_t); MOST]> = Single::new([(-1, 0); MOST]);
+static OPEN: Single<[(c_int, libc::ino_t); MOST]> = Single::new([(-1, 0); MOST]);
 
-/// In the process that becomes a template: notes its connections, and ends it with a line where it has more than can
-/// be cut.
+/// Of message queues (`mq_overview(7)`).
+const MQUEUE_MAGIC: libc::__fsword_t = 0x1980_0202;
+
+/// In the process that becomes a template: notes its connections and files, and ends it with a line where it has what
+/// clones can't have for themselves. Descriptors in `ours` are not the program's.
 ///
 /// # Safety
 /// The process has one thread.
-pub unsafe fn note() {
+pub unsafe fn note(ours: &[c_int]) {
 	let (mut count, mut pairs) = (0, 0);
 	// SAFETY: as the caller says; structures are locals.
 	unsafe {
@@ -33,75 +38,158 @@ pub unsafe fn note() {
 		if !crate::atfork::settle() {
 			refuse(c"more than 64 handlers of pthread_atfork", -1);
 		}
-		each(|fd, facts| match facts.st_mode & libc::S_IFMT {
-			libc::S_IFSOCK if is_own(fd) => {
-				pairs += 1;
-				// One pair is the runtime client's own.
-				if pairs > 2 {
-					refuse(SHARED[0], fd);
+		// Without /proc nobody can tell.
+		if survey::shares_memory(&mut [0; 8192]) != Ok(false) {
+			refuse(c"memory that is mapped shared, which all calls would share: map it in the handler", -1);
+		}
+		each(|fd, facts| {
+			let flags = libc::fcntl(fd, libc::F_GETFL);
+			let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
+			let (is_ours, kind) = (ours.contains(&fd) || flags & libc::O_PATH != 0, facts.st_mode & libc::S_IFMT);
+			let target = target(fd);
+			match kind {
+				libc::S_IFSOCK if is_own(fd) => {
+					pairs += 1;
+					// One pair is the runtime client's own.
+					if pairs > 2 {
+						refuse(SHARED[0], fd);
+					}
+					return;
 				}
+				libc::S_IFSOCK => {}
+				libc::S_IFIFO if fd > 2 && has_other_end(fd, facts.st_ino) => refuse(SHARED[1], fd),
+				libc::S_IFCHR if fd > 2 && !is_harmless(facts.st_rdev) => refuse(SHARED[3], fd),
+				_ if is_ours || fd <= 2 => return,
+				_ if target.starts_with(b"anon_inode:[eventpoll]") => refuse(SHARED[2], fd),
+				_ if [&b"anon_inode:[signalfd]"[..], b"anon_inode:[pidfd]"]
+					.iter()
+					.any(|one| target.starts_with(one)) =>
+				{
+					return;
+				}
+				_ if target.starts_with(b"anon_inode:") => refuse(SHARED[4], fd),
+				libc::S_IFREG if is_queue(fd) => refuse(SHARED[5], fd),
+				libc::S_IFREG if target.starts_with(b"/memfd:") && !reads => refuse(SHARED[6], fd),
+				libc::S_IFREG | libc::S_IFDIR if reads => {}
+				_ => return,
 			}
-			libc::S_IFSOCK => match CONNECTIONS.get().get_mut(count) {
+			match OPEN.get().get_mut(count) {
 				Some(place) => {
 					*place = (fd, facts.st_ino);
 					count += 1;
 				}
-				None => refuse(c"more than 256 connections: open them in the handler", fd),
-			},
-			libc::S_IFIFO if fd > 2 && has_other_end(fd, facts.st_ino) => refuse(SHARED[1], fd),
-			_ if is_epoll(fd) => refuse(SHARED[2], fd),
-			_ => {}
+				None => refuse(c"more than 256 files and connections: open them in the handler", fd),
+			}
 		});
 	}
 }
 
 /// What all calls would share, in words.
-const SHARED: [&CStr; 3] = [
+const SHARED: [&CStr; 7] = [
 	c"a pair of sockets, which all calls would share: make it in the handler, as also event loops",
 	c"a pipe, which all calls would share: make it in the handler, as also queues and event loops",
 	c"an epoll instance, which all calls would share: make it in the handler, as also event loops",
+	c"a terminal or device, which all calls would share: open it in the handler",
+	c"a counter, timer or watch of the kernel's, which all calls would share: make it in the handler",
+	c"a message queue, which all calls would share: open it in the handler",
+	c"a file in memory, which all calls would share: make it in the handler",
 ];
 
-/// In a clone: from each of these connections nothing comes any more, and nothing gets through.
+/// In a clone: from each of these connections nothing comes any more, and nothing gets through. Sockets without any are
+/// new ones, and files have a position of their own, which is that of the template's.
 ///
 /// # Safety
 /// The process has one thread.
 pub unsafe fn cut() {
 	// SAFETY: takes numbers and structures that are locals; the descriptors are still those that were noted.
 	unsafe {
-		for (fd, inode) in CONNECTIONS.get().iter().copied().take_while(|(fd, _)| *fd >= 0) {
+		for (fd, inode) in OPEN.get().iter().copied().take_while(|(fd, _)| *fd >= 0) {
 			let mut facts = MaybeUninit::<libc::stat>::zeroed().assume_init();
 			// The engine's own are closed by now, or others.
 			if libc::fstat(fd, &raw mut facts) != 0 || facts.st_ino != inode {
 				continue;
 			}
-			let mut ends = [-1; 2];
-			let made = libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr());
-			libc::close(ends[1]);
-			if made != 0 || super::runtime::put_in_place(ends[0], fd) != 0 {
-				libc::perror(c"flashfork: can't cut a connection of the template's".as_ptr());
+			let is_socket = facts.st_mode & libc::S_IFMT == libc::S_IFSOCK;
+			let own = if is_socket { unused(fd).unwrap_or_else(|| broken()) } else { opened_again(fd) };
+			if own < 0 || super::runtime::put_in_place(own, fd) != 0 {
+				libc::perror(
+					c"flashfork: a call can't have a file or connection of the template's for itself".as_ptr(),
+				);
 				libc::_exit(126);
 			}
-			libc::close(ends[0]);
+			libc::close(own);
 		}
 	}
+}
+
+/// A socket like one that is neither bound nor connected; `None` for others.
+unsafe fn unused(socket: c_int) -> Option<c_int> {
+	// SAFETY: the kernel writes locals, as long as said.
+	unsafe {
+		let mut address = MaybeUninit::<libc::sockaddr_in6>::zeroed().assume_init();
+		let mut name = |get: unsafe extern "C" fn(c_int, *mut libc::sockaddr, *mut libc::socklen_t) -> c_int| {
+			let mut len = size_of_val(&address) as libc::socklen_t;
+			(get(socket, (&raw mut address).cast(), &raw mut len) == 0).then_some((len, address.sin6_port))
+		};
+		if name(libc::getpeername).is_some() {
+			return None;
+		}
+		let (len, port) = name(libc::getsockname)?;
+		let [domain, kind, protocol] =
+			[libc::SO_DOMAIN, libc::SO_TYPE, libc::SO_PROTOCOL].map(|what| option(socket, what));
+		let is_bound = match domain? {
+			libc::AF_INET | libc::AF_INET6 => port != 0,
+			libc::AF_UNIX => len as usize > size_of::<libc::sa_family_t>(),
+			_ => true,
+		};
+		if is_bound { None } else { Some(libc::socket(domain?, kind? | libc::SOCK_CLOEXEC, protocol?)) }
+	}
+}
+
+/// A socket of which the other end has gone.
+unsafe fn broken() -> c_int {
+	let mut ends = [-1; 2];
+	// SAFETY: the kernel writes a local; both are this function's own.
+	unsafe {
+		libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr());
+		libc::close(ends[1]);
+	}
+	ends[0]
+}
+
+/// The same file once more, at the same position.
+unsafe fn opened_again(file: c_int) -> c_int {
+	let mut path = [0 as c_char; 32];
+	// SAFETY: a buffer as long as said, and a format of one number; else takes numbers.
+	unsafe {
+		libc::snprintf(path.as_mut_ptr(), path.len(), c"/proc/self/fd/%d".as_ptr(), file);
+		let again = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY);
+		let at = libc::lseek(file, 0, libc::SEEK_CUR);
+		// What has no position needs none.
+		if again >= 0 && at > 0 && libc::lseek(again, at, libc::SEEK_SET) != at {
+			return -1;
+		}
+		again
+	}
+}
+
+/// A number that the kernel knows of a socket.
+unsafe fn option(socket: c_int, which: c_int) -> Option<c_int> {
+	let (mut value, mut len): (c_int, _) = (0, size_of::<c_int>() as libc::socklen_t);
+	// SAFETY: the kernel writes locals, as long as said.
+	let got = unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, which, (&raw mut value).cast(), &raw mut len) };
+	(got == 0).then_some(value)
 }
 
 /// Whether it is one of a pair that this process has made.
 unsafe fn is_own(socket: c_int) -> bool {
 	// SAFETY: the kernel writes locals, as long as said.
 	unsafe {
-		let option = |which, value: *mut libc::c_void, size: usize| {
-			let mut len = size as libc::socklen_t;
-			libc::getsockopt(socket, libc::SOL_SOCKET, which, value, &raw mut len) == 0
-		};
 		let mut peer = MaybeUninit::<libc::ucred>::zeroed().assume_init();
-		let (mut domain, mut listens): (c_int, c_int) = (0, 0);
-		option(libc::SO_DOMAIN, (&raw mut domain).cast(), size_of::<c_int>())
-			&& option(libc::SO_ACCEPTCONN, (&raw mut listens).cast(), size_of::<c_int>())
-			&& option(libc::SO_PEERCRED, (&raw mut peer).cast(), size_of::<libc::ucred>())
-			&& domain == libc::AF_UNIX
-			&& listens == 0
+		let mut len = size_of_val(&peer) as libc::socklen_t;
+		option(socket, libc::SO_DOMAIN) == Some(libc::AF_UNIX)
+			&& option(socket, libc::SO_ACCEPTCONN) == Some(0)
+			&& libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len) == 0
 			&& peer.pid == libc::getpid()
 	}
 }
@@ -111,6 +199,7 @@ unsafe fn has_other_end(pipe: c_int, inode: libc::ino_t) -> bool {
 	// SAFETY: as `note`.
 	unsafe {
 		let mode = libc::fcntl(pipe, libc::F_GETFL) & libc::O_ACCMODE;
+		has |= mode == libc::O_RDWR;
 		each(|fd, facts| {
 			has |= facts.st_mode & libc::S_IFMT == libc::S_IFIFO
 				&& facts.st_ino == inode
@@ -120,15 +209,28 @@ unsafe fn has_other_end(pipe: c_int, inode: libc::ino_t) -> bool {
 	has
 }
 
-unsafe fn is_epoll(fd: c_int) -> bool {
-	const NAME: &[u8] = b"anon_inode:[eventpoll]";
-	let (mut path, mut name) = ([0 as c_char; 32], [0u8; NAME.len()]);
+/// Whether nothing that is written to this device can be read there: null, zero, full, random, urandom (`mem(4)`).
+fn is_harmless(device: libc::dev_t) -> bool {
+	[3, 5, 7, 8, 9].iter().any(|minor| device == libc::makedev(1, *minor))
+}
+
+unsafe fn is_queue(fd: c_int) -> bool {
+	// SAFETY: the kernel writes a local.
+	unsafe {
+		let mut facts = MaybeUninit::<libc::statfs>::zeroed().assume_init();
+		libc::fstatfs(fd, &raw mut facts) == 0 && facts.f_type == MQUEUE_MAGIC
+	}
+}
+
+/// What a descriptor is of, as `/proc` says it: its beginning.
+unsafe fn target(fd: c_int) -> [u8; 32] {
+	let (mut path, mut name) = ([0 as c_char; 32], [0u8; 32]);
 	// SAFETY: buffers as long as said; a format of one number.
 	unsafe {
 		libc::snprintf(path.as_mut_ptr(), path.len(), c"/proc/self/fd/%d".as_ptr(), fd);
-		let len = libc::readlink(path.as_ptr(), name.as_mut_ptr().cast(), name.len());
-		len == NAME.len() as isize && name == *NAME
+		libc::readlink(path.as_ptr(), name.as_mut_ptr().cast(), name.len());
 	}
+	name
 }
 
 /// All descriptors of this process, and what they are of.

@@ -201,6 +201,16 @@ fn what_leads_from_one_call_to_another_is_refused() {
 		("__import__('os').pipe()", "a pipe, which all calls would share"),
 		("[__import__('socket').socketpair() for _ in range(2)]", "a pair of sockets, which all calls would share"),
 		("__import__('select').epoll()", "an epoll instance, which all calls would share"),
+		("__import__('mmap').mmap(-1, 4096)", "memory that is mapped shared, which all calls would share"),
+		("__import__('os').memfd_create('x')", "a file in memory, which all calls would share"),
+		("__import__('os').eventfd(0)", "a counter, timer or watch of the kernel's, which all calls would share"),
+		("__import__('ctypes').CDLL(None).inotify_init()", "a counter, timer or watch of the kernel's"),
+		("__import__('ctypes').CDLL(None).mq_open(b'/q', 0o102, 0o600, None)", "a message queue"),
+		("__import__('os').openpty()", "a terminal or device, which all calls would share"),
+		(
+			"[os := __import__('os'), os.mkfifo('/tmp/f'), os.open('/tmp/f', os.O_RDWR)]",
+			"a pipe, which all calls would share",
+		),
 		("__import__('subprocess').Popen(['sleep', '1000'])", "a child process, which its calls would not have"),
 		("__import__('threading').Thread(target=__import__('time').sleep, args=(9,)).start()", "it has other threads"),
 		("__import__('os').system('sleep 1000 &')", "it has left a process running"),
@@ -211,6 +221,27 @@ fn what_leads_from_one_call_to_another_is_refused() {
 		assert!(!done.status.success() && told.contains(why) && told.contains("in the handler"), "{told}");
 		assert!(!told.contains("--ready"), "{told}");
 	}
+}
+
+#[test]
+fn each_call_has_its_own_position_in_files_its_sockets_and_its_group() {
+	let server = Server::start("own", &[]);
+	let code = tempfile::tempdir().unwrap();
+	let text = "import os, socket\nfile, dir = open(__file__, 'rb', 0), os.open('.', os.O_RDONLY)\nfile.read(6)\n\
+		free = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+		def lambda_handler(event, context):\n free.sendto(b'', ('127.0.0.1', 9))\n os.kill(0, 0)\n \
+		return [file.read(1 + event['n']).decode(), len(os.listdir(dir)), os.getpgrp() == os.getpid()]\n";
+	fs::write(code.path().join("lambda_function.py"), text).unwrap();
+	server.deploy_from(code.path(), "f", &["--timeout", "20"]).unwrap();
+	std::thread::scope(|scope| {
+		for n in 0..8 {
+			let server = &server;
+			scope.spawn(move || {
+				let told = server.call("f", &json!({ "n": n })).0;
+				assert_eq!(told, json!([&text[6..=6 + n], 1, true]));
+			});
+		}
+	});
 }
 
 #[test]

@@ -102,6 +102,15 @@ unsafe fn files() -> Option<&'static mut Files> {
 	unsafe { FILES.get().as_mut() }
 }
 
+/// What tells of changes; -1 for none.
+///
+/// # Safety
+/// In the program's only thread.
+pub unsafe fn queue() -> c_int {
+	// SAFETY: as the caller says.
+	unsafe { files() }.map_or(-1, |files| files.queue)
+}
+
 /// As [`files`], made if there are none yet.
 unsafe fn make() -> Option<&'static mut Files> {
 	// SAFETY: one thread; the mapping has the size of what it is taken for, in which zeros are valid.
