@@ -39,7 +39,7 @@ pub unsafe fn begin(order: &mut Order) {
 		if order.follows {
 			[&mut order.control, &mut order.listener, &mut order.directory].into_iter().for_each(|fd| move_high(fd));
 		} else if order.is_wrapped() {
-			changes::note();
+			changes::note(false);
 		}
 	}
 }
@@ -50,7 +50,22 @@ pub unsafe fn begin(order: &mut Order) {
 /// As [`begin`].
 pub unsafe fn note_environment() {
 	// SAFETY: as the caller says.
-	unsafe { changes::note() };
+	unsafe { changes::note(false) };
+}
+
+/// The same with what a function's program has set when it is ready. Of variables that it was not warmed with callers'
+/// own count: these are secrets.
+///
+/// # Safety
+/// Nothing else looks at the environment.
+pub unsafe fn note_environment_when_ready() {
+	// SAFETY: as the caller says; the file is new.
+	unsafe {
+		if recipe::environment().is_none() {
+			recipe::note_environment(recipe::environment_file());
+		}
+		changes::note(true);
+	}
 }
 
 /// Takes a descriptor of the engine's out of the way of the program's own numbers. Where that can't be it stays.
@@ -417,6 +432,7 @@ mod changes {
 
 	struct Changes {
 		noted: bool,
+		when_ready: bool,
 		set: [*mut c_char; MOST],
 		count: usize,
 		/// Names, with their values.
@@ -424,8 +440,19 @@ mod changes {
 		gone_count: usize,
 	}
 
-	static CHANGES: Single<Changes> =
-		Single::new(Changes { noted: false, set: [null_mut(); MOST], count: 0, gone: [&[]; MOST], gone_count: 0 });
+	static CHANGES: Single<Changes> = Single::new(Changes {
+		noted: false,
+		when_ready: false,
+		set: [null_mut(); MOST],
+		count: 0,
+		gone: [&[]; MOST],
+		gone_count: 0,
+	});
+
+	/// Whether it was warmed with this variable.
+	fn is_known(of: &[u8]) -> bool {
+		recipe::environment().into_iter().flatten().any(|old| name(old.to_bytes()) == of)
+	}
 
 	fn name(string: &[u8]) -> &[u8] {
 		string.split(|b| *b == b'=').next().unwrap_or_default()
@@ -457,19 +484,18 @@ mod changes {
 	/// Compares this process's with the one in which it was warmed.
 	///
 	/// # Safety
-	/// Before the program's own code runs.
-	pub unsafe fn note() {
+	/// Nothing else looks at the environment.
+	pub unsafe fn note(when_ready: bool) {
 		// SAFETY: no other reference is in use.
 		let changes = unsafe { CHANGES.get() };
-		(changes.count, changes.gone_count) = (0, 0);
+		(changes.count, changes.gone_count, changes.when_ready) = (0, 0, when_ready);
 		let Some(before) = recipe::environment() else { return };
 		// SAFETY: a table that a null ends; strings are copied, because programs write over their environment.
 		unsafe {
 			let here = || each(environ.cast_const().cast());
 			for string in here() {
 				let (name, value) = (name(text(string)), value(text(string)));
-				let known = recipe::environment().into_iter().flatten().any(|old| self::name(old.to_bytes()) == name);
-				if OWN.contains(&name) || known && recipe::variable(name) == value {
+				if OWN.contains(&name) || is_known(name) && recipe::variable(name) == value {
 					continue;
 				}
 				if let Some(place) = changes.set.get_mut(changes.count) {
@@ -495,8 +521,15 @@ mod changes {
 		if !changes.noted {
 			return variables;
 		}
-		let (set, gone) = (&changes.set[..changes.count], &changes.gone[..changes.gone_count]);
 		let callers = |of: &[u8]| variables.iter().map(|v| text(*v)).find(|v| name(v) == of).map(value);
+		for at in (0..changes.count).rev().filter(|_| changes.when_ready) {
+			let name = name(text(changes.set[at]));
+			if callers(name).is_some() && !is_known(name) {
+				changes.count -= 1;
+				changes.set.swap(at, changes.count);
+			}
+		}
+		let (set, gone) = (&changes.set[..changes.count], &changes.gone[..changes.gone_count]);
 		let table = (variables.len() + set.len() + 1) * size_of::<*mut c_char>();
 		let room = |string: &*mut c_char| text(*string).len() + callers(name(text(*string))).map_or(0, <[u8]>::len) + 1;
 		let size = table + set.iter().map(room).sum::<usize>();

@@ -32,6 +32,9 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
 	unsafe {
 		super::files::note_objects();
 		super::follow::note_files(&order);
+		if at == ReadyAt::Runtime {
+			super::follow::note_environment_when_ready();
+		}
 	}
 	let sealed = flashfork_core::seal_template(Pages::Auto);
 	flashfork_core::stats::current().seal(&sealed);

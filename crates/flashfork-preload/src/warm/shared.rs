@@ -14,8 +14,16 @@ use super::template::Single;
 /// Most connections and files that are each clone's own.
 const MOST: usize = 256;
 
-/// Those of the template: their numbers, and inodes.
-static OPEN: Single<[(c_int, libc::ino_t); MOST]> = Single::new([(-1, 0); MOST]);
+/// What is open in the template.
+#[derive(Clone, Copy)]
+struct Open {
+	fd: c_int,
+	inode: libc::ino_t,
+	/// An earlier one that was duplicated: it has the same position.
+	same: c_int,
+}
+
+static OPEN: Single<[Open; MOST]> = Single::new([Open { fd: -1, inode: 0, same: -1 }; MOST]);
 
 /// Of message queues (`mq_overview(7)`).
 const MQUEUE_MAGIC: libc::__fsword_t = 0x1980_0202;
@@ -34,6 +42,9 @@ pub unsafe fn note(ours: &[c_int]) {
 				c"a child process, which its calls would not have: wait for its end before, or start it in the handler",
 				-1,
 			);
+		}
+		if has_timers() {
+			refuse(c"a timer that is set, which its calls would not have: set it in the handler", -1);
 		}
 		if !crate::atfork::settle() {
 			refuse(c"more than 64 handlers of pthread_atfork", -1);
@@ -73,9 +84,12 @@ pub unsafe fn note(ours: &[c_int]) {
 				libc::S_IFREG | libc::S_IFDIR if reads => {}
 				_ => return,
 			}
-			match OPEN.get().get_mut(count) {
+			let (known, free) = OPEN.get().split_at_mut(count);
+			let is_same = |one: &&Open| one.inode == facts.st_ino && is_same(one.fd, fd);
+			match free.first_mut() {
 				Some(place) => {
-					*place = (fd, facts.st_ino);
+					let same = known.iter().find(is_same).map_or(-1, |one| one.fd);
+					*place = Open { fd, inode: facts.st_ino, same };
 					count += 1;
 				}
 				None => refuse(c"more than 256 files and connections: open them in the handler", fd),
@@ -103,14 +117,17 @@ const SHARED: [&CStr; 7] = [
 pub unsafe fn cut() {
 	// SAFETY: takes numbers and structures that are locals; the descriptors are still those that were noted.
 	unsafe {
-		for (fd, inode) in OPEN.get().iter().copied().take_while(|(fd, _)| *fd >= 0) {
+		for Open { fd, inode, same } in OPEN.get().iter().copied().take_while(|open| open.fd >= 0) {
 			let mut facts = MaybeUninit::<libc::stat>::zeroed().assume_init();
 			// The engine's own are closed by now, or others.
 			if libc::fstat(fd, &raw mut facts) != 0 || facts.st_ino != inode {
 				continue;
 			}
-			let is_socket = facts.st_mode & libc::S_IFMT == libc::S_IFSOCK;
-			let own = if is_socket { unused(fd).unwrap_or_else(|| broken()) } else { opened_again(fd) };
+			let own = match facts.st_mode & libc::S_IFMT {
+				_ if same >= 0 => libc::fcntl(same, libc::F_DUPFD_CLOEXEC, 3),
+				libc::S_IFSOCK => unused(fd).unwrap_or_else(|| broken()),
+				_ => opened_again(fd),
+			};
 			if own < 0 || super::runtime::put_in_place(own, fd) != 0 {
 				libc::perror(
 					c"flashfork: a call can't have a file or connection of the template's for itself".as_ptr(),
@@ -207,6 +224,29 @@ unsafe fn has_other_end(pipe: c_int, inode: libc::ino_t) -> bool {
 		});
 	}
 	has
+}
+
+/// Whether this process has timers, which a fork has not: intervals, or those of `timer_create(2)`.
+unsafe fn has_timers() -> bool {
+	// SAFETY: the kernel writes locals, as long as said; the descriptor is this function's own.
+	unsafe {
+		let is_set = |which| {
+			let mut left = MaybeUninit::<libc::itimerval>::zeroed().assume_init();
+			libc::getitimer(which, &raw mut left);
+			left.it_value.tv_sec != 0 || left.it_value.tv_usec != 0
+		};
+		let (list, mut byte) = (libc::open(c"/proc/self/timers".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC), 0u8);
+		let any = libc::read(list, (&raw mut byte).cast(), 1) == 1;
+		libc::close(list);
+		any || [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF].into_iter().any(is_set)
+	}
+}
+
+/// Whether both descriptors are of one opening (`kcmp(2)`).
+unsafe fn is_same(one: c_int, other: c_int) -> bool {
+	const KCMP_FILE: c_int = 0;
+	// SAFETY: takes numbers.
+	unsafe { libc::syscall(libc::SYS_kcmp, libc::getpid(), libc::getpid(), KCMP_FILE, one, other) == 0 }
 }
 
 /// Whether nothing that is written to this device can be read there: null, zero, full, random, urandom (`mem(4)`).

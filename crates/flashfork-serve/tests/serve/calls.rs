@@ -202,6 +202,7 @@ fn what_leads_from_one_call_to_another_is_refused() {
 		("[__import__('socket').socketpair() for _ in range(2)]", "a pair of sockets, which all calls would share"),
 		("__import__('select').epoll()", "an epoll instance, which all calls would share"),
 		("__import__('mmap').mmap(-1, 4096)", "memory that is mapped shared, which all calls would share"),
+		("__import__('signal').alarm(1000)", "a timer that is set, which its calls would not have"),
 		("__import__('os').memfd_create('x')", "a file in memory, which all calls would share"),
 		("__import__('os').eventfd(0)", "a counter, timer or watch of the kernel's, which all calls would share"),
 		("__import__('ctypes').CDLL(None).inotify_init()", "a counter, timer or watch of the kernel's"),
@@ -224,21 +225,25 @@ fn what_leads_from_one_call_to_another_is_refused() {
 }
 
 #[test]
-fn each_call_has_its_own_position_in_files_its_sockets_and_its_group() {
+fn each_call_has_what_the_program_has_set_and_its_own_positions_in_files_sockets_and_group() {
 	let server = Server::start("own", &[]);
 	let code = tempfile::tempdir().unwrap();
 	let text = "import os, socket\nfile, dir = open(__file__, 'rb', 0), os.open('.', os.O_RDONLY)\nfile.read(6)\n\
-		free = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+		twin, os.environ['SET'], os.environ['PLAIN'] = os.dup(file.fileno()), 'warm', 'new'\n\
+		os.environ.setdefault('SECRET', 'none')\ndel os.environ['GONE']\nfree = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
 		def lambda_handler(event, context):\n free.sendto(b'', ('127.0.0.1', 9))\n os.kill(0, 0)\n \
-		return [file.read(1 + event['n']).decode(), len(os.listdir(dir)), os.getpgrp() == os.getpid()]\n";
+		told = [os.environ.get(name) for name in ('SET', 'PLAIN', 'SECRET', 'GONE')]\n \
+		return [file.read(1 + event['n']).decode(), os.lseek(twin, 0, 1), len(os.listdir(dir)), os.getpgrp() == os.getpid(), told]\n";
 	fs::write(code.path().join("lambda_function.py"), text).unwrap();
-	server.deploy_from(code.path(), "f", &["--timeout", "20"]).unwrap();
+	let options = ["--timeout", "20", "--env", "PLAIN=old", "--env", "GONE=1", "--secret", "SECRET=word"];
+	server.deploy_from(code.path(), "f", &options).unwrap();
 	std::thread::scope(|scope| {
 		for n in 0..8 {
 			let server = &server;
 			scope.spawn(move || {
 				let told = server.call("f", &json!({ "n": n })).0;
-				assert_eq!(told, json!([&text[6..=6 + n], 1, true]));
+				let variables = json!(["warm", "new", "word", null]);
+				assert_eq!(told, json!([&text[6..=6 + n], 7 + n, 1, true, variables]));
 			});
 		}
 	});

@@ -2,8 +2,11 @@
 //! returns in each clone with a connection of its own ([`crate::warm::source`]).
 
 use super::{IN_CLONE, bound_capabilities, wait};
-use crate::warm::source;
-use core::{ffi::c_int, sync::atomic::Ordering::SeqCst};
+use crate::warm::{follow, source};
+use core::{
+	ffi::c_int,
+	sync::atomic::{AtomicBool, Ordering::SeqCst},
+};
 use flashfork_core::{
 	Errno,
 	forkall::{call, go_to},
@@ -12,8 +15,15 @@ use syscalls::Sysno;
 
 /// `connect(2)` of the client's; `None` where this is no clone, and becomes none.
 pub fn connect(fd: c_int) -> Option<c_int> {
-	if IN_CLONE.load(SeqCst) == 0 && !wait() {
-		return None;
+	if IN_CLONE.load(SeqCst) == 0 {
+		static NOTED: AtomicBool = AtomicBool::new(false);
+		if !NOTED.swap(true, SeqCst) {
+			// SAFETY: the program sets its variables before it asks for work.
+			unsafe { follow::note_environment_when_ready() };
+		}
+		if !wait() {
+			return None;
+		}
 	}
 	// SAFETY: takes numbers.
 	Some(unsafe { source::connect(fd) })
