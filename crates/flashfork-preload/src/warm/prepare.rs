@@ -62,7 +62,7 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
 		// Behind that nothing of the program's runs here.
 		if at == ReadyAt::Runtime {
 			let queue = super::files::queue();
-			super::shared::note(&[order.control, order.listener, order.directory, order.recipe, queue]);
+			super::shared::note(&[order.control, order.listener, order.directory, order.recipe, queue], &mask);
 		}
 		let signals = signal_descriptor();
 		let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);

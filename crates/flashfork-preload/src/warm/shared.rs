@@ -29,11 +29,11 @@ static OPEN: Single<[Open; MOST]> = Single::new([Open { fd: -1, inode: 0, same: 
 const MQUEUE_MAGIC: libc::__fsword_t = 0x1980_0202;
 
 /// In the process that becomes a template: notes its connections and files, and ends it with a line where it has what
-/// clones can't have for themselves. Descriptors in `ours` are not the program's.
+/// clones can't have for themselves. Descriptors in `ours` are not the program's; `blocked` are signals that it blocks.
 ///
 /// # Safety
 /// The process has one thread.
-pub unsafe fn note(ours: &[c_int]) {
+pub unsafe fn note(ours: &[c_int], blocked: &libc::sigset_t) {
 	let (mut count, mut pairs) = (0, 0);
 	// SAFETY: as the caller says; structures are locals.
 	unsafe {
@@ -45,6 +45,11 @@ pub unsafe fn note(ours: &[c_int]) {
 		}
 		if has_timers() {
 			refuse(c"a timer that is set, which its calls would not have: set it in the handler", -1);
+		}
+		let mut pending = MaybeUninit::zeroed().assume_init();
+		libc::sigpending(&raw mut pending);
+		if (1..=64).any(|signal| libc::sigismember(&pending, signal) == 1 && libc::sigismember(blocked, signal) == 1) {
+			refuse(c"a signal that it blocks, which its calls would not have: send it in the handler", -1);
 		}
 		if !crate::atfork::settle() {
 			refuse(c"more than 64 handlers of pthread_atfork", -1);

@@ -203,6 +203,10 @@ fn what_leads_from_one_call_to_another_is_refused() {
 		("__import__('select').epoll()", "an epoll instance, which all calls would share"),
 		("__import__('mmap').mmap(-1, 4096)", "memory that is mapped shared, which all calls would share"),
 		("__import__('signal').alarm(1000)", "a timer that is set, which its calls would not have"),
+		(
+			"[s := __import__('signal'), s.pthread_sigmask(s.SIG_BLOCK, [10]), s.raise_signal(10)]",
+			"a signal that it blocks, which its calls would not have",
+		),
 		("__import__('os').memfd_create('x')", "a file in memory, which all calls would share"),
 		("__import__('os').eventfd(0)", "a counter, timer or watch of the kernel's, which all calls would share"),
 		("__import__('ctypes').CDLL(None).inotify_init()", "a counter, timer or watch of the kernel's"),
