@@ -171,6 +171,7 @@ fn warm(order: &Order) -> Result<((u64, bool), i32)> {
 	let place = names(&order.state);
 	let names = Directory::open(&place).map_err(Error::other)?;
 	std::env::set_current_dir(task_root(&order.state))?;
+	rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
 	let program = &order.program;
 	let start = |threads| {
 		let mut warm = Template::warm(&names, NAME.parse().map_err(Error::other)?, &program.path, &order.shim)

@@ -70,7 +70,11 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
 		if template.facts.at != ReadyAt::Perl {
 			environ = given.variables.as_ptr().cast_mut().cast();
 		}
-		libc::umask(start.umask);
+		// What its program has set is a function's own.
+		let is_call = template.facts.at == ReadyAt::Runtime;
+		if !is_call {
+			libc::umask(start.umask);
+		}
 		close(template, wanted);
 		for stream in (0..3).filter(|stream| start.closed >> stream & 1 == 1) {
 			libc::close(stream);
@@ -78,14 +82,16 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
 		if template.facts.at == ReadyAt::Ruby {
 			fill(start.closed);
 		}
-		schedule(start);
+		if !is_call {
+			schedule(start);
+		}
 		inherited::take_all(start).map_err(|(step, e)| {
 			*libc::__errno_location() = e.into_raw();
 			step
 		})?;
 		let stacks = stacks::limit();
 		let mut now = start.limits;
-		if template.facts.at == ReadyAt::Runtime {
+		if is_call {
 			// Before it is in its own namespace of users it would count with all others of the function.
 			now[libc::RLIMIT_NPROC as usize] = limit(libc::RLIMIT_NPROC);
 		}

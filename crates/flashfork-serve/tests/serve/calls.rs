@@ -234,9 +234,10 @@ fn each_call_has_what_the_program_has_set_and_its_own_positions_in_files_sockets
 	let code = tempfile::tempdir().unwrap();
 	let text = "import os, socket\nfile, dir = open(__file__, 'rb', 0), os.open('.', os.O_RDONLY)\nfile.read(6)\n\
 		twin, os.environ['SET'], os.environ['PLAIN'] = os.dup(file.fileno()), 'warm', 'new'\n\
-		os.environ.setdefault('SECRET', 'none')\ndel os.environ['GONE']\nfree = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+		os.umask(0o77)\nos.sched_setaffinity(0, [max(os.sched_getaffinity(0))])\nos.environ.setdefault('SECRET', 'none')\ndel os.environ['GONE']\nfree = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
 		def lambda_handler(event, context):\n free.sendto(b'', ('127.0.0.1', 9))\n os.kill(0, 0)\n \
 		told = [os.environ.get(name) for name in ('SET', 'PLAIN', 'SECRET', 'GONE')]\n \
+		told += [os.umask(0), len(os.sched_getaffinity(0))]\n \
 		return [file.read(1 + event['n']).decode(), os.lseek(twin, 0, 1), len(os.listdir(dir)), os.getpgrp() == os.getpid(), told]\n";
 	fs::write(code.path().join("lambda_function.py"), text).unwrap();
 	let options = ["--timeout", "20", "--env", "PLAIN=old", "--env", "GONE=1", "--secret", "SECRET=word"];
@@ -246,7 +247,7 @@ fn each_call_has_what_the_program_has_set_and_its_own_positions_in_files_sockets
 			let server = &server;
 			scope.spawn(move || {
 				let told = server.call("f", &json!({ "n": n })).0;
-				let variables = json!(["warm", "new", "word", null]);
+				let variables = json!(["warm", "new", "word", null, 0o77, 1]);
 				assert_eq!(told, json!([&text[6..=6 + n], 7 + n, 1, true, variables]));
 			});
 		}

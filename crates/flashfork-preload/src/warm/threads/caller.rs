@@ -25,7 +25,7 @@ type Failed = (Step, Errno);
 impl Caller {
 	/// Goes to the clone's namespaces, directory and standard streams, and maps what is given. Where the program knows
 	/// nothing of clones directory and umask are `kept`, as it left them. Where it was `called` as a function, by
-	/// somebody elsewhere, the directory is the program's, too, and it has more namespaces.
+	/// somebody elsewhere, they are, too, and it has more namespaces.
 	pub fn take(
 		mounts: c_int,
 		time: c_int,
@@ -51,7 +51,7 @@ impl Caller {
 			go_to_directory(directory, path).map_err(of(Step::Directory))?;
 			let (start, arguments, variables) = take_over::map(memory).map_err(|step| (step, last()))?;
 			let variables = follow::environment(variables);
-			let umask = kept.map_or(start.umask, |own| own.umask);
+			let umask = kept.or(called).map_or(start.umask, |own| own.umask);
 			call(Sysno::umask, [umask as usize]).map_err(of(Step::Directory))?;
 			let mut mask = no_signals();
 			for signal in (1..=64).filter(|signal| start.blocked >> (signal - 1) & 1 == 1) {
