@@ -25,6 +25,9 @@ struct Open {
 
 static OPEN: Single<[Open; MOST]> = Single::new([Open { fd: -1, inode: 0, same: -1 }; MOST]);
 
+/// Both ends of the runtime client's pair of sockets; -1 for none.
+static PAIR: Single<[c_int; 2]> = Single::new([-1; 2]);
+
 /// Of message queues (`mq_overview(7)`).
 const MQUEUE_MAGIC: libc::__fsword_t = 0x1980_0202;
 
@@ -65,15 +68,18 @@ pub unsafe fn note(ours: &[c_int], blocked: &libc::sigset_t) {
 			let target = target(fd);
 			match kind {
 				libc::S_IFSOCK if is_own(fd) => {
-					pairs += 1;
-					// One pair is the runtime client's own.
-					if pairs > 2 {
-						refuse(SHARED[0], fd);
+					let mut waiting: c_int = 0;
+					libc::ioctl(fd, libc::FIONREAD, &raw mut waiting);
+					// One pair may be the runtime client's own: each clone has another.
+					match PAIR.get().get_mut(pairs) {
+						Some(end) if waiting == 0 => *end = fd,
+						_ => refuse(SHARED[0], fd),
 					}
+					pairs += 1;
 					return;
 				}
 				libc::S_IFSOCK => {}
-				libc::S_IFIFO if fd > 2 && has_other_end(fd, facts.st_ino) => refuse(SHARED[1], fd),
+				libc::S_IFIFO if fd > 2 && leads_on(fd, facts.st_ino) => refuse(SHARED[1], fd),
 				libc::S_IFCHR if fd > 2 && !is_harmless(facts.st_rdev) => refuse(SHARED[3], fd),
 				_ if is_ours || fd <= 2 => return,
 				_ if target.starts_with(b"anon_inode:[eventpoll]") => refuse(SHARED[2], fd),
@@ -85,7 +91,11 @@ pub unsafe fn note(ours: &[c_int], blocked: &libc::sigset_t) {
 				}
 				_ if target.starts_with(b"anon_inode:") => refuse(SHARED[4], fd),
 				libc::S_IFREG if is_queue(fd) => refuse(SHARED[5], fd),
-				libc::S_IFREG if target.starts_with(b"/memfd:") && !reads => refuse(SHARED[6], fd),
+				libc::S_IFREG
+					if [&b"/memfd:"[..], b"/secretmem"].iter().any(|one| target.starts_with(one)) && !reads =>
+				{
+					refuse(SHARED[6], fd)
+				}
 				libc::S_IFREG | libc::S_IFDIR if reads => {}
 				_ => return,
 			}
@@ -122,6 +132,20 @@ const SHARED: [&CStr; 7] = [
 pub unsafe fn cut() {
 	// SAFETY: takes numbers and structures that are locals; the descriptors are still those that were noted.
 	unsafe {
+		let pair = *PAIR.get();
+		if pair[0] >= 0 {
+			let mut ends = [-1; 2];
+			let kind = option(pair[0], libc::SO_TYPE).unwrap_or(libc::SOCK_STREAM) | libc::SOCK_CLOEXEC;
+			let made = libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr());
+			for (own, fd) in ends.into_iter().zip(pair).filter(|(_, fd)| *fd >= 0) {
+				if made != 0 || super::runtime::put_in_place(own, fd) != 0 {
+					libc::perror(c"flashfork: a call can't have a pair of sockets for itself".as_ptr());
+					libc::_exit(126);
+				}
+			}
+			libc::close(ends[0]);
+			libc::close(ends[1]);
+		}
 		for Open { fd, inode, same } in OPEN.get().iter().copied().take_while(|open| open.fd >= 0) {
 			let mut facts = MaybeUninit::<libc::stat>::zeroed().assume_init();
 			// The engine's own are closed by now, or others.
@@ -216,12 +240,15 @@ unsafe fn is_own(socket: c_int) -> bool {
 	}
 }
 
-unsafe fn has_other_end(pipe: c_int, inode: libc::ino_t) -> bool {
+/// Whether both ends of this pipe are here, or bytes are in it.
+unsafe fn leads_on(pipe: c_int, inode: libc::ino_t) -> bool {
 	let mut has = false;
 	// SAFETY: as `note`.
 	unsafe {
 		let mode = libc::fcntl(pipe, libc::F_GETFL) & libc::O_ACCMODE;
-		has |= mode == libc::O_RDWR;
+		let mut waiting: c_int = 0;
+		libc::ioctl(pipe, libc::FIONREAD, &raw mut waiting);
+		has |= mode == libc::O_RDWR || waiting > 0;
 		each(|fd, facts| {
 			has |= facts.st_mode & libc::S_IFMT == libc::S_IFIFO
 				&& facts.st_ino == inode

@@ -229,6 +229,24 @@ fn what_leads_from_one_call_to_another_is_refused() {
 }
 
 #[test]
+fn each_call_has_a_pair_of_sockets_of_its_own_where_the_runtime_client_has_one() {
+	let server = Server::start("pair", &[]);
+	let code = tempfile::tempdir().unwrap();
+	let text = "import os, socket\n\
+		def unix(fd):\n try: one = socket.socket(fileno=os.dup(fd))\n except OSError: return []\n \
+		return [one] if one.family == socket.AF_UNIX else []\n\
+		def heard(one):\n try: return one.recv(9, socket.MSG_DONTWAIT).decode()\n except OSError: return ''\n\
+		def lambda_handler(event, context):\n fds = [int(fd) for fd in os.listdir('/proc/self/fd')]\n all = [one for fd in fds if fd > 2 for one in unix(fd)]\n \
+		told = [heard(one) for one in all]\n [one.send(b'left') for one in all]\n return told\n";
+	fs::write(code.path().join("lambda_function.py"), text).unwrap();
+	server.deploy_from(code.path(), "f", &["--timeout", "20"]).unwrap();
+	for _ in 0..3 {
+		let told = server.call("f", &json!({})).0;
+		assert!(told.as_array().is_some_and(|all| all.len() > 1 && all.iter().all(|one| one == "")), "{told}");
+	}
+}
+
+#[test]
 fn each_call_has_what_the_program_has_set_and_its_own_positions_in_files_sockets_and_group() {
 	let server = Server::start("own", &[]);
 	let code = tempfile::tempdir().unwrap();
